@@ -1,0 +1,1 @@
+"""One file per grammar library, all behind the protocol in ``harness.backends.protocol``."""

@@ -1,0 +1,130 @@
+"""Packed rows of allowed tokens. Worker side: numpy only.
+
+A row is ``words(V) = ceil(V / 32)`` little-endian int32; token ``t`` is bit ``t % 32`` of word ``t // 32``; a set bit
+means allowed. Bits at and past ``V`` are padding and are always 0 in a row that this project hands out. Several rows
+are a C-contiguous array of shape ``[rows, words]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Row = npt.NDArray[np.int32]
+
+
+def words(vocabulary_size: int) -> int:
+    """Number of int32 words in a row: ``ceil(vocabulary_size / 32)``."""
+    return (vocabulary_size + 31) // 32
+
+
+def allocate(rows: int, vocabulary_size: int) -> Row:
+    """A zeroed (all forbidden) block of shape ``[rows, words(V)]``, int32."""
+    return np.zeros((rows, words(vocabulary_size)), dtype=np.int32)
+
+
+def allocate_row(vocabulary_size: int) -> Row:
+    """One zeroed row of shape ``[words(V)]``, int32."""
+    return np.zeros(words(vocabulary_size), dtype=np.int32)
+
+
+def check(row: Row, vocabulary_size: int) -> None:
+    """Raise ValueError unless ``row`` is a writable, contiguous int32 array of exactly ``words(V)`` words."""
+    if not isinstance(row, np.ndarray) or row.dtype != np.int32:
+        raise ValueError(f"a mask row must be a numpy int32 array, not {getattr(row, 'dtype', type(row).__name__)}")
+    if row.shape != (words(vocabulary_size),):
+        raise ValueError(
+            f"a mask row for {vocabulary_size} tokens has shape ({words(vocabulary_size)},), not {row.shape}"
+        )
+    if not row.flags.c_contiguous or not row.flags.writeable:
+        raise ValueError("a mask row must be contiguous and writable")
+
+
+def test(row: Row, token: int) -> bool:
+    """Whether ``token``'s bit is set."""
+    return bool((int(row[token >> 5]) >> (token & 31)) & 1)
+
+
+def set_bit(row: Row, token: int, allowed: bool = True) -> None:
+    """Set or clear ``token``'s bit in place."""
+    view = row.view(np.uint32)
+    bit = np.uint32(1 << (token & 31))
+    if allowed:
+        view[token >> 5] |= bit
+    else:
+        view[token >> 5] &= ~bit
+
+
+def clear_padding(row: Row, vocabulary_size: int) -> None:
+    """Clear the bits at and past ``vocabulary_size`` in place."""
+    spare = vocabulary_size & 31
+    if spare:
+        row.view(np.uint32)[vocabulary_size >> 5] &= np.uint32((1 << spare) - 1)
+
+
+def pack(allowed: npt.NDArray[np.bool_]) -> Row:
+    """A row from a boolean array of shape ``[V]``."""
+    padded = np.zeros(words(allowed.size) * 32, dtype=np.bool_)
+    padded[: allowed.size] = allowed
+    return np.packbits(padded, bitorder="little").view("<i4").astype(np.int32, copy=False)
+
+
+def unpack(row: Row, vocabulary_size: int) -> npt.NDArray[np.bool_]:
+    """The row as a boolean array of shape ``[V]``."""
+    bits = np.unpackbits(row.astype("<i4", copy=False).view(np.uint8), bitorder="little", count=vocabulary_size)
+    return bits.view(np.bool_)
+
+
+def from_tokens(tokens: Iterable[int], vocabulary_size: int) -> Row:
+    """A row that allows exactly ``tokens``."""
+    allowed = np.zeros(vocabulary_size, dtype=np.bool_)
+    allowed[np.fromiter(tokens, dtype=np.int64)] = True
+    return pack(allowed)
+
+
+def tokens(row: Row, vocabulary_size: int) -> npt.NDArray[np.int64]:
+    """The allowed token ids, ascending."""
+    return np.flatnonzero(unpack(row, vocabulary_size))
+
+
+def count(row: Row, vocabulary_size: int) -> int:
+    """How many tokens are allowed."""
+    return int(np.count_nonzero(unpack(row, vocabulary_size)))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How a row differs from the row it should be.
+
+    too_loose: ids allowed that must be forbidden; too_strict: ids forbidden that must be allowed (both ascending).
+    """
+
+    too_loose: tuple[int, ...]
+    too_strict: tuple[int, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.too_loose or self.too_strict)
+
+
+def diff(row: Row, expected: Row, vocabulary_size: int) -> Difference:
+    """What ``row`` allows too much and too little, compared with ``expected``."""
+    have, want = unpack(row, vocabulary_size), unpack(expected, vocabulary_size)
+    return Difference(
+        too_loose=tuple(np.flatnonzero(have & ~want).tolist()),
+        too_strict=tuple(np.flatnonzero(want & ~have).tolist()),
+    )
+
+
+def apply(logits: npt.NDArray[Any], row: Row) -> None:
+    """Write −inf to every forbidden entry of ``logits`` (shape ``[≥ V]``, a float dtype) in place: the definition.
+
+    Entries past the row's last bit are forbidden too (padded embeddings make logits wider than the vocabulary).
+    """
+    covered = min(logits.size, row.size * 32)
+    allowed = unpack(row, covered)
+    logits[:covered][~allowed] = -np.inf
+    logits[covered:] = -np.inf
