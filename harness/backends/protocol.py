@@ -127,8 +127,13 @@ class Backend(Protocol):
         """The library's version, from its package metadata; UnsupportedError where it is not installed."""
         ...
 
+    def load(self) -> None:
+        """Import the library; UnsupportedError where it is not installed. Idempotent; ``bind`` does it where it was
+        not done."""
+        ...
+
     def bind(self, vocabulary: Vocabulary) -> None:
-        """Import the library and build its tokenizer tables for this vocabulary. Idempotent; ``compile`` does it
+        """Build the library's tokenizer tables for this vocabulary. Idempotent; ``compile`` does it
         where it was not done."""
         ...
 

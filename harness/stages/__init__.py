@@ -1,0 +1,93 @@
+"""One file per timed stage. Each has ``NAME``, ``CONDITIONS`` and ``run(job) -> list[Measurement]``.
+
+A stage prepares outside the clock, times one thing, and says which. Before any stage runs, ``harness.verify`` has held
+the backend against the cell's documents; a stage therefore calls the library's own functions, unguarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from harness import bitmask
+from harness.backends.protocol import Backend, Grammar, NativeMatcher
+from harness.cell import Cell, Document, Measurement
+from harness.clocks import Clock
+from harness.errors import UnsupportedError
+from harness.measure import Plan
+from harness.profile import Profile
+from harness.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a stage works on.
+
+    documents: the valid documents, cut to the tokens that the backend accepts (all of them where it is right), never
+    empty ones. cold: the measurement of the process's first compile, taken before verification; None where the cell
+    did not ask for it.
+    """
+
+    cell: Cell
+    backend: Backend
+    vocabulary: Vocabulary
+    profile: Profile
+    documents: tuple[Document, ...]
+    clock: Clock
+    plan: Plan
+    cold: Measurement | None = None
+
+    def condition(self, name: str, default: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The values of an inner axis."""
+        return self.cell.conditions.get(name, default)
+
+    def compile(self) -> Grammar:
+        return self.backend.compile(self.cell.constraint, self.vocabulary, self.profile)
+
+    def compile_new(self) -> Grammar:
+        """Compile with no compiled grammar in any cache."""
+        self.backend.forget()
+        return self.compile()
+
+    def row(self) -> bitmask.Row:
+        return bitmask.allocate_row(self.vocabulary.size)
+
+    def longest(self) -> Document:
+        """The longest document; UnsupportedError where the backend accepts not even the first token of any."""
+        if not self.documents:
+            raise UnsupportedError("no document of this constraint is accepted beyond its start: nothing to walk along")
+        return max(self.documents, key=lambda d: len(d.tokens))
+
+
+def walk(grammar: Grammar, tokens: tuple[int, ...]) -> NativeMatcher:
+    """A fresh matcher that has accepted ``tokens``."""
+    matcher = grammar.native_matcher()
+    for token in tokens:
+        matcher.accept(token)
+    return matcher
+
+
+def spread(length: int, most: int) -> list[int]:
+    """Up to ``most`` positions from 0 to ``length``, evenly spread, both ends among them."""
+    if length < most:
+        return list(range(length + 1))
+    return sorted({round(i * length / (most - 1)) for i in range(most)})
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A timed stage: its name, the inner axes that label its samples with their values' defaults, and what it does."""
+
+    name: str
+    conditions: Mapping[str, tuple[Any, ...]]
+    run: Callable[[Job], list[Measurement]]
+
+
+def stages() -> Mapping[str, Stage]:
+    """Every stage by name, in the order in which a cell runs them."""
+    from harness.stages import accept, compile, fill, first_mask, rollback, validate
+
+    modules = (compile, first_mask, fill, accept, validate, rollback)
+    return MappingProxyType({m.NAME: Stage(m.NAME, m.CONDITIONS, m.run) for m in modules})
