@@ -3,8 +3,9 @@
 It knows no backend: it is handed a callable and a clock. Whatever must happen between samples (a fresh matcher, a
 cache emptied) happens in ``make``, outside the clock. Samples are kept in the order observed, outliers labelled.
 
-Sources: the interval of the median is the distribution-free one from order statistics, from rank ``⌊n/2 − 1.96·√n/2⌋``
-to its mirror image (normal approximation to the binomial, rounded outwards); outliers are labelled by Tukey's fences, 1.5 and 3 interquartile ranges.
+Sources: the interval of the median is the distribution-free one from order statistics, from rank
+``⌊n/2 − 1.96·√n/2⌋`` to its mirror image (normal approximation to the binomial, rounded outwards); outliers are
+labelled by Tukey's fences, 1.5 and 3 interquartile ranges.
 """
 
 from __future__ import annotations

@@ -1,0 +1,27 @@
+"""What all tests share: the rule about the shared corpus."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked ``shared`` skip by name where the corpus is absent, unless it is required (as in CI)."""
+    if SHARED.is_dir() or os.environ.get("MASKTAX_REQUIRE_SHARED"):
+        return
+    skip = pytest.mark.skip(reason="needs the shared corpus beside the checkout (../shared)")
+    for item in items:
+        if "shared" in item.keywords:
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The shared corpus's folder."""
+    assert SHARED.is_dir(), f"{SHARED} is required here (MASKTAX_REQUIRE_SHARED) and absent"
+    return SHARED
