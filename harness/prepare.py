@@ -1,0 +1,112 @@
+"""From points to cells: everything a worker needs to know, worked out once. Manager side.
+
+Vocabularies are loaded and written to the cache folder; the documents of each constraint are spelled as the backend's
+declared profile writes them, and encoded to traces. A backend's library is never imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from harness import catalogue, encoders, loaders, paths
+from harness.backends import registry
+from harness.catalogue import Entry, Instance
+from harness.cell import Cell, Document
+from harness.errors import MasktaxError
+from harness.profile import Profile
+from harness.scenario import Point, Scenario, Variant
+from harness.vocabulary import Vocabulary
+
+_MIB = 1 << 20
+
+
+def prepare(
+    scenario: Scenario, points: Iterable[Point], *, schemas: Path | None = None, cache: Path | None = None
+) -> list[Cell]:
+    """The cells of the points, in their order.
+
+    schemas: the folder of constraints (default: the built-in ones). cache: where vocabulary files go (default:
+    ``paths.cache()``). MasktaxError for a vocabulary that is not there, or a document that its encoder cannot spell.
+
+    Documents are shared: two cells with the same vocabulary and spelling hold the very same objects.
+    """
+    points = list(points)
+    entries = {e.name: e for e in catalogue.select(list(dict.fromkeys(p.constraint for p in points)), root=schemas)}
+    desk = _Desk(paths.cache() if cache is None else cache)
+    return [_cell(scenario, point, entries[point.constraint], desk) for point in points]
+
+
+class _Desk:
+    """What has been worked out so far, so that nothing is worked out twice."""
+
+    def __init__(self, cache: Path) -> None:
+        self._cache = cache
+        self._vocabularies: dict[str, tuple[Path, Vocabulary]] = {}
+        self._profiles: dict[tuple[str, str, str], Profile] = {}
+        self._documents: dict[tuple[str, str, str, str], Document] = {}
+
+    def vocabulary(self, source: str) -> tuple[Path, Vocabulary]:
+        if source not in self._vocabularies:
+            self._vocabularies[source] = loaders.file_for(source, self._cache)
+        return self._vocabularies[source]
+
+    def profile(self, variant: Variant, name: str) -> Profile:
+        """The named profile as the backend declares it. Where it has none of that name, or where only another
+        environment can import the adapter, the standards' own: the worker then says ``unsupported``, or uses what
+        the adapter declares there."""
+        key = (variant.adapter, repr(sorted(variant.options.items())), name)
+        if key not in self._profiles:
+            try:
+                self._profiles[key] = registry.create(variant.adapter, variant.options).profiles.get(name, Profile())
+            except MasktaxError:
+                if variant.adapter in registry.BUILT_IN:
+                    raise
+                self._profiles[key] = Profile()
+        return self._profiles[key]
+
+    def document(self, constraint: str, name: str, text: str, vocabulary: Vocabulary) -> Document:
+        key = (constraint, name, text, vocabulary.sha256)
+        if key not in self._documents:
+            try:
+                tokens = encoders.encode(vocabulary, text)
+            except MasktaxError as error:
+                raise MasktaxError(f"{constraint}, {name}: {error}") from error
+            self._documents[key] = Document(name, text, tokens)
+        return self._documents[key]
+
+
+def _cell(scenario: Scenario, point: Point, entry: Entry, desk: _Desk) -> Cell:
+    path, vocabulary = desk.vocabulary(point.vocabulary_source)
+    profile = desk.profile(Variant(point.adapter, point.options), point.profile)
+
+    def documents(kind: str, instances: Sequence[Instance], most: int | None) -> tuple[Document, ...]:
+        return tuple(
+            desk.document(entry.name, f"{kind}/{i}", catalogue.spell(entry, instance, profile), vocabulary)
+            for i, instance in enumerate(instances[:most])
+        )
+
+    return Cell(
+        id=point.id,
+        scenario=point.scenario,
+        backend=point.backend,
+        adapter=point.adapter,
+        environment=point.environment,
+        vocabulary=point.vocabulary,
+        vocabulary_path=str(path.resolve()),
+        vocabulary_sha256=vocabulary.sha256,
+        constraint_name=point.constraint,
+        constraint=entry.constraint,
+        stages=point.stages,
+        # The documents that only some profiles admit come last, so that numbers mean the same documents everywhere.
+        valid=documents("valid", catalogue.valid_under(entry, profile), point.workload.valid),
+        invalid=documents("invalid", entry.invalid, point.workload.invalid),
+        options=dict(point.options),
+        profile=point.profile,
+        process=point.process,
+        conditions=dict(point.conditions),
+        plan=dict(scenario.measure),
+        verify_rows=point.workload.verify_rows,
+        time_limit_s=point.workload.time_limit_s,
+        memory_limit_bytes=point.workload.memory_limit_mb * _MIB,
+    )
