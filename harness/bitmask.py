@@ -45,7 +45,7 @@ def check(row: Row, vocabulary_size: int) -> None:
 
 
 def test(row: Row, token: int) -> bool:
-    """Whether ``token``'s bit is set."""
+    """Whether ``token``'s bit is set; ``token`` must be in the row (a negative one would be read from its end)."""
     return bool((int(row[token >> 5]) >> (token & 31)) & 1)
 
 
@@ -74,15 +74,21 @@ def pack(allowed: npt.NDArray[np.bool_]) -> Row:
 
 
 def unpack(row: Row, vocabulary_size: int) -> npt.NDArray[np.bool_]:
-    """The row as a boolean array of shape ``[V]``."""
+    """The row as a boolean array of shape ``[V]``. ValueError for a row too short to hold ``V`` bits."""
+    if row.size < words(vocabulary_size):
+        # numpy would fill up with zeros, and a row of the wrong width would pass for one that forbids the rest.
+        raise ValueError(f"a row of {row.size} words holds no mask for {vocabulary_size} tokens")
     bits = np.unpackbits(row.astype("<i4", copy=False).view(np.uint8), bitorder="little", count=vocabulary_size)
     return bits.view(np.bool_)
 
 
 def from_tokens(tokens: Iterable[int], vocabulary_size: int) -> Row:
-    """A row that allows exactly ``tokens``."""
+    """A row that allows exactly ``tokens``. ValueError for an id outside 0 … V − 1."""
     allowed = np.zeros(vocabulary_size, dtype=np.bool_)
-    allowed[np.fromiter(tokens, dtype=np.int64)] = True
+    ids = np.fromiter(tokens, dtype=np.int64)
+    if ids.size and not 0 <= ids.min() <= ids.max() < vocabulary_size:
+        raise ValueError(f"token ids must be in 0…{vocabulary_size - 1}, not {ids.min()}…{ids.max()}")
+    allowed[ids] = True
     return pack(allowed)
 
 

@@ -43,23 +43,29 @@ class Constraint:
             raise MasktaxError(f"a constraint of kind {self.kind!r} has syntax {self.syntax!r}: only a grammar has one")
         if self.syntax is not None and self.syntax not in SYNTAXES:
             raise MasktaxError(f"grammar syntax {self.syntax!r} is none of {', '.join(SYNTAXES)}")
-        if self.kind == "choice":
-            choices = self.json()
-            if not isinstance(choices, list) or not choices or not all(isinstance(c, str) for c in choices):
-                raise MasktaxError("a choice constraint's text must be a non-empty JSON array of strings")
-        elif self.kind == "json_schema":
-            if not isinstance(self.json(), dict | bool):
-                raise MasktaxError("a json_schema constraint's text must be a JSON object or a boolean")
-        elif self.kind == "structural_tag":
-            tag = self.json()
-            if not isinstance(tag, dict) or not {"triggers", "structures"} <= tag.keys():
-                raise MasktaxError('a structural_tag constraint needs "triggers" and "structures"')
+        if not _has_utf8(self.text):
+            raise MasktaxError(f"the text of a {self.kind} constraint holds a lone surrogate, which has no UTF-8")
+        match self.kind:
+            case "json_object":
+                if self.text:
+                    raise MasktaxError("a json_object constraint has no text: it allows any JSON object")
+            case "json_schema":
+                if not isinstance(self.json(), dict | bool):
+                    raise MasktaxError("a json_schema constraint's text must be a JSON object or a boolean")
+            case "choice":
+                choices = self.json()
+                if not isinstance(choices, list) or not choices or not all(_is_text(c) for c in choices):
+                    raise MasktaxError(
+                        "a choice constraint's text must be a non-empty JSON array of strings without lone surrogates"
+                    )
+            case "structural_tag":
+                _check_structural_tag(self.json())
 
     def json(self) -> Any:
         """The text parsed as JSON (kinds json_schema, choice, structural_tag); MasktaxError where it is not JSON."""
         try:
-            return json.loads(self.text)
-        except ValueError as error:
+            return json.loads(self.text, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
             raise MasktaxError(f"the text of a {self.kind} constraint is not JSON: {error}") from error
 
     @property
@@ -73,3 +79,39 @@ class Constraint:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Constraint:
         return cls(kind=data["kind"], text=data["text"], syntax=data.get("syntax"))
+
+
+def _has_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and _has_utf8(value)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON value (RFC 8259)")
+
+
+def _check_structural_tag(tag: Any) -> None:
+    if not isinstance(tag, dict) or not {"triggers", "structures"} <= tag.keys():
+        raise MasktaxError('a structural_tag constraint needs "triggers" and "structures"')
+    triggers, structures = tag["triggers"], tag["structures"]
+    if not isinstance(triggers, list) or not triggers or not all(_is_text(t) and t for t in triggers):
+        raise MasktaxError('"triggers" of a structural_tag constraint must be a non-empty array of non-empty strings')
+    if not isinstance(structures, list) or not structures:
+        raise MasktaxError('"structures" of a structural_tag constraint must be a non-empty array')
+    for i, structure in enumerate(structures):
+        place = f"/structures/{i} of a structural_tag constraint"
+        if not isinstance(structure, dict) or not {"begin", "schema", "end"} <= structure.keys():
+            raise MasktaxError(f'{place} needs "begin", "schema" and "end"')
+        if not _is_text(structure["begin"]) or not _is_text(structure["end"]):
+            raise MasktaxError(f'{place}: "begin" and "end" must be strings without lone surrogates')
+        if not isinstance(structure["schema"], dict | bool):
+            raise MasktaxError(f'{place}: "schema" must be a JSON object or a boolean')
+        if not any(structure["begin"].startswith(trigger) for trigger in triggers):
+            raise MasktaxError(f'{place}: no trigger begins its "begin" {structure["begin"]!r}; it could never start')

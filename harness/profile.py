@@ -64,6 +64,10 @@ class Profile:
             value = getattr(self, field.name)
             if allowed and value not in allowed:
                 raise MasktaxError(f"profile: {field.name} = {value!r} is none of {', '.join(map(str, allowed))}")
+            if not allowed and type(value) is not hints[field.name]:
+                raise MasktaxError(f"profile: {field.name} = {value!r} must be of type {hints[field.name].__name__}")
+        if self.whitespace_limit < 0 or self.indent < 0:
+            raise MasktaxError("profile: whitespace_limit and indent are never negative")
         if (self.whitespace == "bounded") != (self.whitespace_limit > 0):
             raise MasktaxError("profile: whitespace_limit goes with whitespace = 'bounded', and must be positive there")
         if (self.whitespace == "indented") != (self.indent > 0):

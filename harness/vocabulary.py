@@ -9,6 +9,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
+import secrets
+import zipfile
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,6 +25,7 @@ from harness.bitmask import words
 from harness.errors import MasktaxError
 
 FORMAT = 1
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error)
 EncoderKind = Literal["tokenizers", "quicktok", "tekken", "sentencepiece", "tiktoken", "greedy"]
 
 
@@ -57,6 +62,8 @@ class Vocabulary:
         for token in (*self.eos_ids, *self.special_ids):
             if not 0 <= token < len(self.tokens):
                 raise MasktaxError(f"vocabulary {self.name}: id {token} is outside 0…{len(self.tokens) - 1}")
+        if len(set(self.eos_ids)) < len(self.eos_ids):
+            raise MasktaxError(f"vocabulary {self.name}: an end-of-sequence id is given twice")
         if not set(self.eos_ids) <= self.special_ids:
             raise MasktaxError(f"vocabulary {self.name}: end-of-sequence ids must be special ids")
         for token in self.special_ids:
@@ -85,11 +92,11 @@ class Vocabulary:
         return digest.hexdigest()
 
     def decode(self, tokens: Iterable[int]) -> bytes:
-        """The bytes of a token sequence; special tokens have none."""
+        """The bytes of a token sequence, each id in 0 … size − 1; special tokens have none."""
         return b"".join(self.tokens[t] for t in tokens)
 
     def write(self, path: Path) -> None:
-        """Write the file that a worker reads, atomically."""
+        """Write the file that a worker reads, atomically: whoever reads ``path`` meanwhile sees all of it or none."""
         offsets = np.zeros(len(self.tokens) + 1, dtype="<u4")
         np.cumsum([len(t) for t in self.tokens], out=offsets[1:])
         meta: dict[str, Any] = {
@@ -99,21 +106,28 @@ class Vocabulary:
             "encoder": None if self.encoder is None else vars(self.encoder),
         }
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{hashlib.sha256(str(path).encode()).hexdigest()[:8]}.partial")
-        with partial.open("wb") as file:
-            np.savez(
-                file,
-                meta=np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8),
-                offsets=offsets,
-                blob=np.frombuffer(b"".join(self.tokens), dtype=np.uint8),
-                eos=np.array(self.eos_ids, dtype="<u4"),
-                special=np.array(sorted(self.special_ids), dtype="<u4"),
-            )
-        partial.replace(path)
+        # A name of its own for every writer: two processes may write the same vocabulary at the same time.
+        partial = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
+        try:
+            with partial.open("xb") as file:
+                np.savez(
+                    file,
+                    meta=np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8),
+                    offsets=offsets,
+                    blob=np.frombuffer(b"".join(self.tokens), dtype=np.uint8),
+                    eos=np.array(self.eos_ids, dtype="<u4"),
+                    special=np.array(sorted(self.special_ids), dtype="<u4"),
+                )
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
 
     @classmethod
     def read(cls, path: Path, sha256: str | None = None) -> Vocabulary:
-        """Read a file made by ``write``; with ``sha256``, refuse any other vocabulary than that one."""
+        """Read a file made by ``write``; with ``sha256``, refuse any other vocabulary than that one.
+
+        MasktaxError where the file is missing, damaged (its own fingerprint is checked) or of another format.
+        """
         try:
             with np.load(path, allow_pickle=False) as file:
                 meta = json.loads(file["meta"].tobytes())
@@ -121,17 +135,25 @@ class Vocabulary:
                 blob = file["blob"].tobytes()
                 eos = tuple(file["eos"].tolist())
                 special = frozenset(file["special"].tolist())
-        except (OSError, ValueError, KeyError) as error:
-            raise MasktaxError(f"{path}: not a vocabulary file ({error}); make it again with `masktax run`") from error
-        if meta.get("format") != FORMAT:
-            raise MasktaxError(f"{path}: vocabulary format {meta.get('format')}, this version reads {FORMAT}")
-        tokens = tuple(blob[a:b] for a, b in itertools.pairwise(offsets))
-        encoder = None if meta["encoder"] is None else EncoderSpec(**meta["encoder"])
-        vocabulary = cls(meta["name"], tokens, eos, special, encoder)
-        if sha256 is not None and vocabulary.sha256 != sha256:
+            if meta["format"] != FORMAT:
+                raise MasktaxError(
+                    f"{path}: vocabulary format {meta['format']}, this version reads {FORMAT}; delete it"
+                )
+            encoder = None if meta["encoder"] is None else EncoderSpec(**meta["encoder"])
+            name, written = meta["name"], meta["sha256"]
+        # What numpy and zipfile raise for damaged files: TypeError for a bare .npy, RuntimeError for a flag that says
+        # encrypted or an unknown compression.
+        except (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, *_ZIP_ERRORS) as error:
             raise MasktaxError(
-                f"{path}: fingerprint {vocabulary.sha256[:12]}…, expected {sha256[:12]}…; delete the file"
-            )
+                f"{path}: not a vocabulary file, or a damaged one ({error}); delete it and run again"
+            ) from error
+        tokens = tuple(blob[a:b] for a, b in itertools.pairwise(offsets))
+        vocabulary = cls(name, tokens, eos, special, encoder)
+        for expected in (written, sha256):
+            if expected is not None and vocabulary.sha256 != expected:
+                raise MasktaxError(
+                    f"{path}: fingerprint {vocabulary.sha256[:12]}…, expected {expected[:12]}…; delete it and run again"
+                )
         return vocabulary
 
 
