@@ -101,10 +101,10 @@ class Progress:
                 self._recorded(event.record)
             case CellFinished():
                 self._done += 1
+                self._cell = None
                 self._left.finished(event.cell, event.elapsed_s)
                 if not self._live:
                     self._say(self._line(event))
-                self._cell = None
             case Tick() | RunFinished():
                 pass
         self._draw(at_once=isinstance(event, Tick | RunFinished))
