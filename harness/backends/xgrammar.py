@@ -53,6 +53,7 @@ _DEFAULT = Profile(
     numbers="rfc8259",
     integer_spelling="digits",
     escapes="any",
+    literal_escapes="minimal",
     lone_surrogates=True,
     pattern="full",
     regex_dialect="ecma262",

@@ -702,6 +702,23 @@ def rows_split_characters_by_their_bytes(subject: Subject) -> None:
         assert all(matcher.accept(t) for t in parts)
 
 
+def rows_of_json_agree_with_single_bytes(subject: Subject) -> None:
+    """Under ``tokens = "all"`` a token is allowed exactly where its bytes, one by one, are accepted. (Whether the bytes
+    themselves are right is not asked here.)"""
+    if subject.profile.tokens != "all":
+        pytest.skip("under tokens = 'canonical' rows are smaller")
+    value = '{"type":"object","properties":{"id":{"type":"string"},"n":{"type":"number"}},"required":["id","n"]}'
+    matcher = subject.start(Constraint("json_schema", value))
+    text = '{"id": "é\\n😀", "n": -1.5}' if subject.profile.whitespace != "compact" else '{"id":"é\\n😀","n":-1.5}'
+    for prefix in walk(matcher, text.encode()):
+        row = row_of(matcher)
+        for token, piece in enumerate(VOCABULARY.tokens):
+            if piece:
+                trial = matcher.fork()
+                spelled = all(trial.accept(BYTES[byte]) for byte in piece)
+                assert bitmask.test(row, token) is spelled, (prefix, piece)
+
+
 def constructing_imports_nothing(module: str, name: str, library: str) -> None:
     """``module.name()`` and its declarations load neither ``library`` nor torch. A fresh interpreter."""
     code = (

@@ -21,6 +21,7 @@ from .conformance import (
     Claim,
     Subject,
     constructing_imports_nothing,
+    rows_of_json_agree_with_single_bytes,
     rows_split_characters_by_their_bytes,
     takes,
 )
@@ -28,12 +29,15 @@ from .conformance import (
 pytest.importorskip("xgrammar")
 
 
+BYTE_CLAIMS = (rows_split_characters_by_their_bytes, rows_of_json_agree_with_single_bytes)
+
+
 def schema(value: Any) -> Constraint:
     return Constraint("json_schema", json.dumps(value))
 
 
 @pytest.mark.parametrize("profile", XGrammar.profiles)
-@pytest.mark.parametrize("claim", (*CLAIMS, rows_split_characters_by_their_bytes))
+@pytest.mark.parametrize("claim", (*CLAIMS, *BYTE_CLAIMS))
 def test_keeps_the_contract(claim: Claim, profile: str) -> None:
     if claim.__name__ == "what_is_not_declared_is_unsupported" and profile in ("compact", "spaced", "open"):
         pytest.skip("structural tags have no such option: see test_a_structural_tag_without_the_option_is_unsupported")
