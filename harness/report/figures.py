@@ -432,7 +432,7 @@ def vocabularies(study: Study) -> Drawn | None:
     sizes = {name: facts.get("size") for name, facts in all_of(study, "vocabularies").items()}
     headline = study.headline_of("fill")
     own = study.timing[(study.timing["stage"] == "fill") & (study.timing["conditions"] == headline)]
-    own = own[[sizes.get(v) is not None for v in own["vocabulary"]]]
+    own = own[own["vocabulary"].isin([name for name, size in sizes.items() if size])]
     names = sorted(dict.fromkeys(own["vocabulary"]), key=lambda v: int(sizes[v] or 0))
     if len(names) < 2:
         return None

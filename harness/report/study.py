@@ -158,9 +158,7 @@ class Study:
 
         frame = self._labelled(self.run.measurements)
         right = self.records[(self.records["outcome"] == "ok") & (self.records["case_outcome"] != "wrong")]
-        allowed = set(zip(right["cell"], right["stage"], strict=True))
-        kept = [key in allowed for key in zip(frame["cell"], frame["stage"], strict=True)]
-        frame = frame[pd.Series(kept, index=frame.index, dtype=bool) & (frame["samples"] > 0)]
+        frame = frame[_among(frame, right, "cell", "stage") & (frame["samples"] > 0)]
         axes = [name for name in frame.columns if name in LABELS or name not in self.run.cells.columns]
         axes = [name for name in axes if name not in ("series", "case")]
         keys = ["series", "case", "tier", "vocabulary", "stage", "conditions"]
@@ -209,8 +207,7 @@ class Study:
         frame = samples[(samples["stage"] == "fill") & (samples["outcome"] == "ok")]
         frame = frame.assign(series=self.series_of(frame), case=self.case_of(frame))
         right = self.timing[self.timing["stage"] == "fill"]
-        allowed = set(zip(right["series"], right["case"], strict=True))
-        return frame[[key in allowed for key in zip(frame["series"], frame["case"], strict=True)]]
+        return frame[_among(frame, right, "series", "case")]
 
     def distribution(self, visit: str | None) -> Distribution:
         """Fill times of a visit (None: those recorded without one), on the common set where there is one."""
@@ -253,6 +250,15 @@ class Distribution:
     @property
     def on(self) -> str:
         return _on(self.common, self.cases)
+
+
+def _among(frame: pd.DataFrame, others: pd.DataFrame, *keys: str) -> pd.Series[bool]:
+    """Which rows of ``frame`` agree in ``keys`` with some row of ``others``."""
+    import pandas as pd
+
+    allowed = set(zip(*(others[key] for key in keys), strict=True))
+    found = [key in allowed for key in zip(*(frame[key] for key in keys), strict=True)]
+    return pd.Series(found, index=frame.index, dtype=bool)
 
 
 def _position(stage: str) -> int:

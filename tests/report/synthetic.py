@@ -147,9 +147,7 @@ def measurements(case: Case, stage: str, rng: random.Random, positions: int) -> 
     elif stage == "fill":
         for visit, us in (("first", first_us), ("later", later_us)):
             grow = [1.0 + (0.02 * p if case.backend == "lm-format-enforcer" else 0.0) for p in steps]
-            times = tuple(
-                t * g for t, g in zip(spread(us * hard * size, positions, 0.5, 0.02), grow, strict=True)
-            )
+            times = tuple(t * g for t, g in zip(spread(us * hard * size, positions, 0.5, 0.02), grow, strict=True))
             columns = {"position": steps, "document": documents}
             yield one(times, "single shot" if visit == "first" else "time cap", {"visit": visit}, columns)
     elif stage == "accept":
