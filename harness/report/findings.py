@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.report.causes import coverage, faults
-from harness.report.study import Ranking, Study, all_of, compile_states, growth, stage_text, walks
+from harness.report.study import Ranking, Study, all_of, compile_ratio, growth, stage_text, walks
 from harness.report.style import duration, listed, plural, times
 from harness.results import conditions_text
 
@@ -119,7 +119,7 @@ def _fastest(study: Study) -> list[str]:
     conditions = study.headline_of("fill")
     ranking = study.ranking("fill", conditions) if conditions is not None else None
     if ranking is None:
-        return []
+        return _alone(study, conditions)
     values = list(ranking.medians_ns.values())
     said = [_compared(ranking)]
     if values[-1] / values[0] >= NOTABLE:
@@ -128,6 +128,21 @@ def _fastest(study: Study) -> list[str]:
     if ranking.left_out:
         said.append(f"Not ranked, because no right fill was timed: {listed(ranking.left_out)}.")
     return said
+
+
+def _alone(study: Study, conditions: str | None) -> list[str]:
+    """The fill times of the only series that has any."""
+    own = study.timing[(study.timing["stage"] == "fill") & (study.timing["conditions"] == conditions)]
+    if own["series"].nunique() != 1:
+        return []
+    what = stage_text("fill", conditions or "")
+    only = own["series"].iloc[0]
+    return [
+        (
+            f"{what[0].upper() + what[1:]}, median of per-case medians over {plural(len(own), 'right case')} of "
+            f"{only}, the only one timed: {duration(float(own['median_ns'].median()))}."
+        )
+    ]
 
 
 def _tails(study: Study) -> list[str]:
@@ -139,7 +154,7 @@ def _tails(study: Study) -> list[str]:
             middle, tail = w.quantile(0.5), w.quantile(0.99)
             if tail == tail and tail / middle >= 3:
                 parts.append(f"{label} {duration(tail)} ({times(tail / middle)} its median)")
-        if parts and distribution.common:
+        if parts and (distribution.common or len(distribution.series) == 1):
             name = f"a {visit} visit" if visit else "a fill"
             said.append(f"At p99, {name} takes {listed(parts)}.")
     return said
@@ -152,13 +167,12 @@ def _compile(study: Study) -> list[str]:
     if ranking:
         said.append(_compared(ranking))
     cached, not_cached = [], []
-    for label, states in compile_states(study).series.items():
-        if "new_schema" in states and "same_schema" in states:
-            ratio = states["new_schema"] / states["same_schema"]
-            if ratio >= 2:
-                cached.append(f"{label} ({times(ratio)} faster)")
-            elif ratio < NOTABLE:
-                not_cached.append(label)
+    for label in study.series:
+        ratio = compile_ratio(study, label, "new_schema", "same_schema")
+        if ratio is not None and ratio >= 2:
+            cached.append(f"{label} ({times(ratio)} faster)")
+        elif ratio is not None and ratio < NOTABLE:
+            not_cached.append(label)
     if cached:
         said.append(f"The same schema again compiles faster: {listed(cached)}.")
     if not_cached:
@@ -185,7 +199,7 @@ def _gpu(study: Study) -> list[str]:
         return []
     samples = study.run.samples
     devices = set(samples["device"].dropna().astype(str)) if "device" in samples else set()
-    if any(d.startswith("cuda") for d in devices):
+    if samples.empty or any(d.startswith("cuda") for d in devices):
         return []
     return ["Not run on a GPU: every time here is the CPU's."]
 

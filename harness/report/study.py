@@ -249,7 +249,7 @@ class Distribution:
 
     @property
     def on(self) -> str:
-        return _on(self.common, self.cases)
+        return _on(self.common or len(self.series) == 1, self.common, self.cases)
 
 
 def _among(frame: pd.DataFrame, others: pd.DataFrame, *keys: str) -> pd.Series[bool]:
@@ -321,40 +321,56 @@ def growth(study: Study, walk: Walk) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class CompileStates:
-    """Compile in each cache state. common: over the ``cases`` cases timed in every state for every series that was
-    timed at all; else each series over its own, which do not compare. series: per series, state → median of per-case
-    medians, ns."""
+class CompileState:
+    """Compile in one cache state. common: over the ``cases`` cases timed in this state for every series that has it;
+    else each series over its own, which do not compare. medians_ns: per series, median of per-case medians."""
 
+    state: str
     common: bool
     cases: int
-    series: Mapping[str, Mapping[str, float]]
+    medians_ns: Mapping[str, float]
 
     @property
     def on(self) -> str:
-        return _on(self.common, self.cases)
+        return _on(self.common or len(self.medians_ns) == 1, self.common, self.cases)
 
 
-def compile_states(study: Study) -> CompileStates:
+def compile_states(study: Study) -> dict[str, CompileState]:
+    """By cache state, those that were timed. Not every case need be timed in every state, so two states compare within
+    a case alone: see ``compile_ratio``."""
     timing = study.timing
     own = timing[(timing["stage"] == "compile") & timing["cache"].notna()]
-    tables = {}
-    for label in study.series:
-        table = own[own["series"] == label].pivot_table(
-            index="case", columns="cache", values="median_ns", observed=True, aggfunc="median"
-        )
-        if len(table.dropna()):
-            tables[label] = table.dropna()
-    shared = set.intersection(*(set(t.index) for t in tables.values())) if tables else set()
-    if shared:
-        tables = {label: t[t.index.isin(shared)] for label, t in tables.items()}
-    medians = {label: {str(c): float(t[c].median()) for c in t} for label, t in tables.items()}
-    cases = {case for t in tables.values() for case in t.index}
-    return CompileStates(bool(shared), len(cases), medians)
+    found = {}
+    for state in dict.fromkeys(own["cache"]):
+        conditions = conditions_text({"cache": state})
+        ranking = study.ranking("compile", conditions)
+        if ranking:
+            found[state] = CompileState(state, True, len(ranking.cases), ranking.medians_ns)
+        else:
+            rows = own[own["cache"] == state]
+            medians = {str(s): float(m) for s, m in rows.groupby("series", sort=False)["median_ns"].median().items()}
+            found[state] = CompileState(state, False, int(rows["case"].nunique()), medians)
+    return found
 
 
-def _on(common: bool, cases: int) -> str:
-    return plural(cases, "common case") if common else f"no common case ({plural(cases, 'case')} in all)"
+def compile_ratio(study: Study, series: str, state: str, to: str) -> float | None:
+    """How long a compile in ``state`` takes over one in ``to``: median over a series' cases, timed in both, of the
+    ratio of their medians; None where there is no such case."""
+    timing = study.timing
+    own = timing[(timing["stage"] == "compile") & (timing["series"] == series)]
+    by_state = {
+        name: dict(zip(rows["case"], rows["median_ns"], strict=True))
+        for name in (state, to)
+        for rows in (own[own["cache"] == name],)
+    }
+    ratios = [by_state[state][case] / by_state[to][case] for case in by_state[state].keys() & by_state[to].keys()]
+    return float(np.median(ratios)) if ratios else None
+
+
+def _on(comparable: bool, common: bool, cases: int) -> str:
+    if not comparable:
+        return f"no common case ({plural(cases, 'case')} in all)"
+    return plural(cases, "common case" if common else "case")
 
 
 def all_of(study: Study, field: str) -> dict[str, Any]:

@@ -34,6 +34,12 @@ def test_backends_are_compared_with_their_numbers_and_the_size_of_the_common_set
     assert "The highest of these (llguidance) is 4.0 times the lowest." in text
 
 
+def test_the_only_backend_timed_is_not_compared_and_its_time_is_said(tmp_path: Path) -> None:
+    text = said(study(tmp_path, line("xgrammar", "flat/a", "fill", OK, later(1_000.0))))
+    assert "over 1 right case of xgrammar, the only one timed: 1.00 µs." in text
+    assert "The highest of these" not in text
+
+
 def test_a_small_difference_gets_no_sentence_of_its_own(tmp_path: Path) -> None:
     text = two(tmp_path, ns=1_100.0)
     assert "llguidance 1.10 µs" in text
@@ -45,7 +51,8 @@ def test_a_small_difference_gets_no_sentence_of_its_own(tmp_path: Path) -> None:
 )
 def test_the_comparison_is_gone_where_there_is_no_common_right_case(tmp_path: Path, change: dict[str, Any]) -> None:
     text = two(tmp_path, **change)
-    assert "µs" not in text
+    assert "all of them are right:" not in text
+    assert "llguidance 4.00 µs" not in text
     assert "The highest" not in text
 
 

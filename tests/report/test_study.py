@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.cell import Outcome
-from harness.report.study import compile_states, growth, walks, worst
+from harness.report.study import compile_ratio, compile_states, growth, walks, worst
 from report.exact import OK, later, line, study, timed
 from report.synthetic import difference
 
@@ -143,24 +144,37 @@ def test_a_series_that_never_came_to_the_end_of_a_walk_has_no_growth(tmp_path: P
     assert growth(made, walks(made)[0]) == {"xgrammar": 1.0}
 
 
-def test_compile_states_are_of_cases_timed_in_every_state(tmp_path: Path) -> None:
-    def states(backend: str, constraint: str, **ns: float) -> dict[str, object]:
-        return line(backend, constraint, "compile", OK, *(timed([t], {"cache": c}) for c, t in ns.items()))
+def compiled(backend: str, constraint: str, **ns: float) -> dict[str, Any]:
+    return line(backend, constraint, "compile", OK, *(timed([t], {"cache": c}) for c, t in ns.items()))
 
+
+def test_each_compile_state_has_a_common_set_of_its_own(tmp_path: Path) -> None:
     found = compile_states(
         study(
             tmp_path,
-            states("xgrammar", "flat/a", new_schema=10.0, same_schema=1.0),
-            states("xgrammar", "flat/b", new_schema=30.0, same_schema=3.0),
-            states("xgrammar", "flat/c", new_schema=1e9),
-            states("llguidance", "flat/a", new_schema=5.0, same_schema=5.0),
-            states("llguidance", "flat/b", new_schema=7.0, same_schema=7.0),
-            states("llguidance", "flat/c", new_schema=9.0, same_schema=9.0),
+            compiled("xgrammar", "flat/a", new_schema=10.0, process_cold=100.0),
+            compiled("xgrammar", "flat/b", new_schema=30.0),
+            compiled("xgrammar", "flat/c", new_schema=1e9),
+            compiled("llguidance", "flat/a", new_schema=5.0, process_cold=500.0),
+            compiled("llguidance", "flat/b", new_schema=7.0),
         )
     )
-    assert (found.common, found.cases) == (True, 2)
-    assert found.series["xgrammar"] == {"new_schema": 20.0, "same_schema": 2.0}
-    assert found.series["llguidance"] == {"new_schema": 6.0, "same_schema": 6.0}
+    assert (found["new_schema"].on, found["process_cold"].on) == ("2 common cases", "1 common case")
+    assert found["new_schema"].medians_ns == {"llguidance": 6.0, "xgrammar": 20.0}
+    assert found["process_cold"].medians_ns == {"xgrammar": 100.0, "llguidance": 500.0}
+
+
+def test_compile_states_compare_within_a_case(tmp_path: Path) -> None:
+    # Medians over all cases would give 1000 / 20.
+    made = study(
+        tmp_path,
+        compiled("xgrammar", "flat/a", new_schema=10.0, same_schema=1.0),
+        compiled("xgrammar", "flat/b", new_schema=1_000.0, same_schema=20.0),
+        compiled("xgrammar", "flat/c", new_schema=9_000.0, same_schema=100.0),
+        compiled("xgrammar", "flat/d", new_schema=9_000.0),
+    )
+    assert compile_ratio(made, "xgrammar", "new_schema", "same_schema") == 50.0
+    assert compile_ratio(made, "xgrammar", "process_cold", "new_schema") is None
 
 
 def test_an_untimed_run_has_no_times_even_where_bodies_ran_once(tmp_path: Path) -> None:
