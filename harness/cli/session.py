@@ -237,12 +237,15 @@ class Surprise:
 
 
 def surprises(records: Iterable[Mapping[str, Any]]) -> list[Surprise]:
-    """Records whose outcome is not the expected one; stages of a cell that say the same are told once."""
+    """Records whose outcome is not the expected one; stages of a cell that say the same are told once, and stages that
+    were not reached are told with the one that ended the cell."""
+    odd = [r for r in records if not r.get("as_expected", True)]
+    ended_by = {(r["cell"], r["outcome"], r["expected"]): r["reason"] for r in odd if not r["not_reached"]}
     grouped: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-    for record in records:
-        if not record.get("as_expected", True):
-            key = (record["cell"], record["outcome"], record["expected"], record["reason"], record["expected_reason"])
-            grouped.setdefault(key, []).append(record)
+    for record in odd:
+        what = record["cell"], record["outcome"], record["expected"]
+        reason = ended_by.get(what, record["reason"]) if record["not_reached"] else record["reason"]
+        grouped.setdefault((*what, reason, record["expected_reason"]), []).append(record)
     return [
         Surprise(cell, tuple(r["stage"] for r in group), outcome, expected, reason, because, group[0]["difference"])
         for (cell, outcome, expected, reason, because), group in grouped.items()
