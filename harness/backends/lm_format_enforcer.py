@@ -347,9 +347,9 @@ def _refusal(error: Exception) -> UnsupportedError | CompileError:
     from interegular import Unsupported
     from lmformatenforcer import LMFormatEnforcerException
 
-    message = " ".join(str(error).split()) or type(error).__name__
+    message = " ".join(str(error).split())[:500] or type(error).__name__
     if isinstance(error, LMFormatEnforcerException | Unsupported) or message.startswith("Unsupported"):
-        return UnsupportedError(f"lm-format-enforcer: {message[:300]}")
+        return UnsupportedError(f"lm-format-enforcer: {message}")
     return CompileError(f"lm-format-enforcer: {type(error).__name__}: {message}")
 
 

@@ -319,7 +319,7 @@ def _refusals() -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError) as error:
-        message = " ".join(str(error).split())
+        message = " ".join(str(error).split())[:500]  # some quote the whole regular expression, or schema
         if _NAMES_A_FEATURE.search(message):
-            raise UnsupportedError(f"outlines-core: {message[:300]}") from error
+            raise UnsupportedError(f"outlines-core: {message}") from error
         raise CompileError(f"outlines-core: {message}") from error
