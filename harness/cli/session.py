@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from harness import paths
 from harness import scenario as scenarios
-from harness.cell import Cell
+from harness.cell import OUTCOMES, Cell
 from harness.errors import MasktaxError
 from harness.prepare import prepare
 from harness.results import RUN_FILE, RunStore
@@ -214,8 +214,9 @@ def resume_command(names: Sequence[str], overrides: Overrides, folder: Path) -> 
 
 
 def outcome_counts(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """How many stages have each outcome, the commonest first."""
-    return dict(Counter(record["outcome"] for record in records).most_common())
+    """How many stages have each outcome, in the order of ``OUTCOMES``; outcomes that did not occur are left out."""
+    counts = Counter(record["outcome"] for record in records)
+    return {outcome: counts[outcome] for outcome in OUTCOMES if counts[outcome]}
 
 
 @dataclass(frozen=True)
