@@ -201,16 +201,24 @@ def positions(study: Study) -> Drawn | None:
         axes.set_axis_off()
     labels = [s for s in study.series if any((w.samples["series"] == s).any() for w in found)]
     _legend(figure, study, labels)
-    ratios = {s: [r for w in found if (r := growth(study, w).get(s)) is not None] for s in labels}
-    parts = [f"{s} {float(np.median(r)):.2f}" for s, r in ratios.items() if r]
-    finding = (
-        "Line and band: median and interquartile range of later visits; dots: first visits. Last quarter of positions "
-        f"over the first, median over the documents shown: {', '.join(parts)}."
-        if parts
-        else "Line and band: median and interquartile range of later visits; dots: first visits."
+    finding = " ".join(
+        ["Line and band: median and interquartile range of later visits; dots: first visits.", *_slopes(study, found)]
     )
     alt = f"Fill time against position in {plural(len(found), 'document')} for {listed(labels)}. {finding}"
     return Drawn("fill_position", "Fill against position", figure, finding, alt)
+
+
+def _slopes(study: Study, found: Sequence[Walk]) -> list[str]:
+    parts = []
+    for label in study.series:
+        own = [one for walk in found if (one := growth(study, walk).get(label)) is not None]
+        if own:
+            rising = sum(one.rises for one in own)
+            ratio = float(np.median([one.ratio for one in own]))
+            parts.append(f"{label} {ratio:.2f} (rises steadily in {rising} of {len(own)})")
+    return (
+        [f"Last quarter of positions over the first, median over the documents: {', '.join(parts)}."] if parts else []
+    )
 
 
 def _walk(axes: Axes, study: Study, walk: Walk, bins: int = 40) -> None:
@@ -504,7 +512,14 @@ def _overview_fill(axes: Axes, study: Study, found: Sequence[Distribution]) -> s
     axes.set_ylabel("share of fills at or below")
     axes.set_title(f"Fill, {found[0].on}")
     if len(found) > 1:
-        handles = [Line2D([], [], color=INK, linestyle=dashes[d.visit], label=f"{d.visit} visit") for d in found]
+        same = len({(d.common, d.cases) for d in found}) == 1
+        handles = [
+            Line2D(
+                [], [], color=INK, linestyle=dashes[d.visit],
+                label=f"{d.visit} visit" + ("" if same else f" ({plural(d.cases, 'case')})"),
+            )
+            for d in found
+        ]  # fmt: skip
         axes.legend(handles=handles, loc="upper left", handlelength=1.8, borderpad=0.1)
     parts = []
     for label, weighted in found[0].series.items():

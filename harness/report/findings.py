@@ -12,16 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.report.causes import coverage, faults
-from harness.report.study import Ranking, Study, all_of, compile_ratio, growth, stage_text, walks
-from harness.report.style import duration, listed, plural, times
+from harness.report.study import NOTABLE, Growth, Ranking, Study, all_of, compile_ratio, growth, stage_text, walks
+from harness.report.style import duration, listed, plural, possessive, times
 from harness.results import conditions_text
 
 if TYPE_CHECKING:
     import pandas as pd
-
-# A ratio below this is not worth a sentence: runs differ by as much from one hour to the next.
-NOTABLE = 1.25
-
 
 # Sentences. Each function returns those that hold, and only those.
 
@@ -33,6 +29,7 @@ def answer(study: Study) -> list[str]:
         *_right(study),
         *_surprising(study),
         *_fastest(study),
+        *_cut_short(study),
         *_tails(study),
         *_compile(study),
         *_positions(study),
@@ -82,7 +79,7 @@ def _right(study: Study) -> list[str]:
             own = [f for f in faults(study) if f.series == row.series]
             directions = listed(list(dict.fromkeys(f.direction for f in own if f.direction)))
             said.append(
-                f"{row.series}'s masks are wrong on {plural(row.counts['wrong'], 'case')}"
+                f"{possessive(row.series)} masks are wrong on {plural(row.counts['wrong'], 'case')}"
                 + (f" ({directions})" if directions else "")
                 + (": those times are kept in the results and ranked nowhere." if study.timed else ".")
             )
@@ -126,8 +123,20 @@ def _fastest(study: Study) -> list[str]:
         slowest = list(ranking.medians_ns)[-1]
         said.append(f"The highest of these ({slowest}) is {times(values[-1] / values[0])} the lowest.")
     if ranking.left_out:
-        said.append(f"Not ranked, because no right fill was timed: {listed(ranking.left_out)}.")
+        said.append(f"Not ranked, for want of right fills: {listed(ranking.left_out)}.")
     return said
+
+
+def _cut_short(study: Study) -> list[str]:
+    frame = study.cut_short if study.timed else None
+    if frame is None or frame.empty:
+        return []
+    counts = frame.groupby(["series", "visit"], sort=False).size().reset_index(name="cases")
+    parts = [
+        f"{row['series']} on {plural(row['cases'], 'case')}" + (f" ({row['visit']} visit)" if row["visit"] else "")
+        for row in counts.to_dict("records")
+    ]
+    return [f"Left out of comparisons of fill, because time ran out before half of the steps: {listed(parts)}."]
 
 
 def _alone(study: Study, conditions: str | None) -> list[str]:
@@ -181,16 +190,21 @@ def _compile(study: Study) -> list[str]:
 
 
 def _positions(study: Study) -> list[str]:
-    ratios: dict[str, list[float]] = {}
-    long = [w for w in walks(study) if w.positions >= 64]
-    for walk in long:
-        for label, ratio in growth(study, walk).items():
-            ratios.setdefault(label, []).append(ratio)
-    growing = [f"{label} ({times(float(np.median(r)))})" for label, r in ratios.items() if float(np.median(r)) >= 1.5]
-    if not growing:
+    """Series whose fills rise with position in most of the long documents shown."""
+    found: dict[str, list[Growth]] = {}
+    for walk in walks(study):
+        if walk.positions >= 64:
+            for label, one in growth(study, walk).items():
+                found.setdefault(label, []).append(one)
+    rising = [
+        f"{label} ({times(float(np.median([one.ratio for one in of_series])))})"
+        for label, of_series in found.items()
+        if sum(one.rises for one in of_series) > len(of_series) / 2
+    ]
+    if not rising:
         return []
     return [
-        f"Over the last quarter of the longest documents a fill takes longer than over the first: {listed(growing)}."
+        f"Fills get slower along long documents, from the first to the last quarter of positions: {listed(rising)}."
     ]
 
 

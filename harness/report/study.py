@@ -7,6 +7,7 @@ median over its processes of each process's median.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,12 +30,20 @@ STAGE_ORDER = ("compile", "first_mask", "fill", "accept", "validate", "rollback"
 _WORST = ("wrong", "crash", "out_of_memory", "timeout", "compile_error", "ok", "unsupported")
 
 
+# A ratio below this is not worth a sentence: runs differ by as much from one hour to the next.
+NOTABLE = 1.25
+
+# A fill timed on less of its steps than this, against the series timed on most, does not stand for its case.
+LEAST_SHARE = 0.5
+
+
 @dataclass(frozen=True)
 class Ranking:
     """Backends side by side on the cases on which all of them are right.
 
     stage, conditions: what was timed. cases: the common set. medians_ns: per series, the median over the common cases
-    of per-case medians, ascending. quartiles_ns: of the same. left_out: series with no right cell for this stage.
+    of per-case medians, ascending. quartiles_ns: of the same. left_out: series that
+    have no time for the stage that stands for a case: no right cell, or all of them cut short.
     """
 
     stage: str
@@ -159,6 +168,7 @@ class Study:
         frame = self._labelled(self.run.measurements)
         right = self.records[(self.records["outcome"] == "ok") & (self.records["case_outcome"] != "wrong")]
         frame = frame[_among(frame, right, "cell", "stage") & (frame["samples"] > 0)]
+        frame = frame[~_among(_visits(frame), self.cut_short, "series", "case", "stage", "visit")]
         axes = [name for name in frame.columns if name in LABELS or name not in self.run.cells.columns]
         axes = [name for name in axes if name not in ("series", "case")]
         keys = ["series", "case", "tier", "vocabulary", "stage", "conditions"]
@@ -168,6 +178,19 @@ class Study:
         first = grouped[axes].first()
         value = grouped["median_ns"].agg(["median", "size"]).set_axis(["median_ns", "processes"], axis=1)
         return first.join(value).reset_index()
+
+    @cached_property
+    def cut_short(self) -> pd.DataFrame:
+        """Fills whose time ran out before half of the steps that another series was timed on, in the same case and
+        visit: what is known of them is the beginning of a document, and does not stand for the case. Columns
+        ``series``, ``case``, ``stage``, ``visit``, ``share`` (of the steps)."""
+        samples = self.run.samples
+        fills = samples[(samples["stage"] == "fill") & (samples["outcome"] == "ok") & samples["position"].notna()]
+        steps = _visits(fills).assign(series=self.series_of(fills), case=self.case_of(fills))
+        steps = steps.drop_duplicates(["series", "case", "visit", "document", "position"])
+        count = steps.groupby(["series", "case", "visit"], sort=False).size().reset_index(name="step")
+        share = count["step"] / count.groupby(["case", "visit"])["step"].transform("max")
+        return count.assign(stage="fill", share=share)[share < LEAST_SHARE]
 
     def conditions_of(self, stage: str) -> tuple[str, ...]:
         """The sets of conditions under which a stage was timed rightly, as recorded first."""
@@ -207,7 +230,7 @@ class Study:
         frame = samples[(samples["stage"] == "fill") & (samples["outcome"] == "ok")]
         frame = frame.assign(series=self.series_of(frame), case=self.case_of(frame))
         right = self.timing[self.timing["stage"] == "fill"]
-        return frame[_among(frame, right, "series", "case")]
+        return frame[_among(_visits(frame), _visits(right), "series", "case", "visit")]
 
     def distribution(self, visit: str | None) -> Distribution:
         """Fill times of a visit (None: those recorded without one), on the common set where there is one."""
@@ -261,6 +284,12 @@ def _among(frame: pd.DataFrame, others: pd.DataFrame, *keys: str) -> pd.Series[b
     return pd.Series(found, index=frame.index, dtype=bool)
 
 
+def _visits(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with ``visit`` as text, empty where there is none."""
+    visit = frame["visit"].astype(object)
+    return frame.assign(visit=visit.where(visit.notna(), ""))
+
+
 def _position(stage: str) -> int:
     return STAGE_ORDER.index(stage) if stage in STAGE_ORDER else len(STAGE_ORDER)
 
@@ -305,18 +334,35 @@ def walks(study: Study, most: int = 4, least_positions: int = 16) -> list[Walk]:
     ]
 
 
-def growth(study: Study, walk: Walk) -> dict[str, float]:
-    """Per series that was timed to the end of a walk: median fill time in the last quarter of positions over that in
-    the first, on later visits where there are any."""
+@dataclass(frozen=True)
+class Growth:
+    """Fill against position, of a series that was timed to the end of a walk. ratio: median in the last quarter of
+    positions over that in the first. correlation: Spearman's, of position and median time: a document whose end merely
+    differs from its beginning has a ratio, but no correlation."""
+
+    ratio: float
+    correlation: float
+
+    @property
+    def rises(self) -> bool:
+        return self.ratio >= NOTABLE and self.correlation >= 0.5
+
+
+def growth(study: Study, walk: Walk) -> dict[str, Growth]:
+    """Per series that was timed to the end of a walk; on later visits where there are any."""
     found = {}
     for label in study.series:
         own = walk.samples[walk.samples["series"] == label]
         later = own[own["visit"] == "later"]
         own = later if len(later) else own
-        first = own[own["position"] < walk.positions / 4]["time_ns"].median()
-        last = own[own["position"] >= walk.positions * 3 / 4]["time_ns"].median()
-        if first == first and last == last and first > 0:
-            found[label] = float(last / first)
+        first = float(own.loc[own["position"] < walk.positions / 4, "time_ns"].median())
+        last = float(own.loc[own["position"] >= walk.positions * 3 / 4, "time_ns"].median())
+        if not first > 0 or math.isnan(last):
+            continue
+        times = own.groupby("position")["time_ns"].median().reset_index().astype(float)
+        ranks = times.rank()
+        correlation = ranks["position"].corr(ranks["time_ns"]) if times["time_ns"].nunique() > 1 else 0.0
+        found[label] = Growth(last / first, float(correlation))
     return found
 
 

@@ -133,6 +133,11 @@ def plural(count: int, noun: str, nouns: str = "") -> str:
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 
+def possessive(name: str) -> str:
+    """``xgrammar's``, ``outlines'``."""
+    return name + ("'" if name.endswith("s") else "'s")
+
+
 def listed(words: Sequence[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else ""

@@ -87,7 +87,16 @@ def test_growth_with_position_is_said_where_it_is_seen(tmp_path: Path, slope: fl
     steps = list(range(100))
     walk = timed([1.0 + slope * p for p in steps], {"visit": "later"}, position=steps, document=["valid/0"] * 100)
     text = said(study(tmp_path, line("xgrammar", "flat/a", "fill", OK, walk)))
-    assert ("takes longer than over the first: xgrammar" in text) is there
+    assert ("from the first to the last quarter of positions: xgrammar (3.3 times)" in text) is there
+
+
+def test_a_fill_that_was_cut_short_is_said_to_be_left_out(tmp_path: Path) -> None:
+    def walk(backend: str, steps: int) -> dict[str, Any]:
+        return line(backend, "flat/a", "fill", OK, timed([1.0] * steps, {"visit": "first"}, position=range(steps)))
+
+    text = said(study(tmp_path / "cut", walk("xgrammar", 100), walk("outlines", 3)))
+    assert "time ran out before half of the steps: outlines on 1 case (first visit)." in text
+    assert "time ran out" not in said(study(tmp_path / "whole", walk("xgrammar", 100), walk("outlines", 100)))
 
 
 def test_tails_are_said_where_p99_is_known_and_far_from_the_median(tmp_path: Path) -> None:
