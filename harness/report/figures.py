@@ -520,7 +520,10 @@ def _overview_fill(axes: Axes, study: Study, found: Sequence[Distribution]) -> s
             )
             for d in found
         ]  # fmt: skip
-        axes.legend(handles=handles, loc="upper left", handlelength=1.8, borderpad=0.1)
+        axes.legend(
+            handles=handles, loc="best", handlelength=1.8, borderpad=0.3, frameon=True, facecolor=PAPER, framealpha=0.85,
+            edgecolor="none",
+        )  # fmt: skip
     parts = []
     for label, weighted in found[0].series.items():
         tail = weighted.quantile(0.99)
