@@ -498,32 +498,35 @@ def overview(study: Study) -> Drawn | None:
     said.append(_overview_coverage(next(left), study))
     if compiled:
         panels[-1].tick_params(axis="y", labelleft=False)  # the panel beside it names the rows
-    _legend(figure, study, study.series)
+    _legend(figure, study, study.series, _visit_marks(found))
     return Drawn("overview", "At a glance", figure, " ".join(said), "Overview. " + " ".join(said))
 
 
-def _overview_fill(axes: Axes, study: Study, found: Sequence[Distribution]) -> str:
+_VISIT_DASHES: Mapping[str | None, Any] = {"later": "-", "first": (0, (1, 1)), None: "-"}
+
+
+def _visit_marks(found: Sequence[Distribution]) -> list[Any]:
+    """Legend entries for the visits of a fill, where there are two; with their cases, where those differ."""
     from matplotlib.lines import Line2D
 
-    dashes: dict[str | None, Any] = {"later": "-", "first": (0, (1, 1)), None: "-"}
+    if len(found) < 2:
+        return []
+    same = len({(d.common, frozenset(d.cases)) for d in found}) == 1
+    return [
+        Line2D(
+            [], [], color=INK, linestyle=_VISIT_DASHES[d.visit],
+            label=f"{d.visit} visit" + ("" if same else f" ({plural(len(d.cases), 'case')})"),
+        )
+        for d in found
+    ]  # fmt: skip
+
+
+def _overview_fill(axes: Axes, study: Study, found: Sequence[Distribution]) -> str:
     for one in found:
-        _ecdf(axes, study, one, dash=dashes[one.visit], marks=(0.5, 0.99))
+        _ecdf(axes, study, one, dash=_VISIT_DASHES[one.visit], marks=(0.5, 0.99))
     style.time_axis(axes, "x", "time of one fill (log scale)")
     axes.set_ylabel("share of fills at or below")
     axes.set_title(f"Fill, {found[0].on}")
-    if len(found) > 1:
-        same = len({(d.common, d.cases) for d in found}) == 1
-        handles = [
-            Line2D(
-                [], [], color=INK, linestyle=dashes[d.visit],
-                label=f"{d.visit} visit" + ("" if same else f" ({plural(d.cases, 'case')})"),
-            )
-            for d in found
-        ]  # fmt: skip
-        axes.legend(
-            handles=handles, loc="best", handlelength=1.8, borderpad=0.3, frameon=True, facecolor=PAPER, framealpha=0.85,
-            edgecolor="none",
-        )  # fmt: skip
     parts = []
     for label, weighted in found[0].series.items():
         tail = weighted.quantile(0.99)
@@ -535,10 +538,11 @@ def _overview_compile(axes: Axes, study: Study, compiled: Mapping[str, CompileSt
     from matplotlib.lines import Line2D
 
     faces = {"process_cold": True, "new_schema": False}
+    same = len({(s.common, frozenset(s.cases)) for s in compiled.values()}) == 1
     for row, label in enumerate(study.series):
         look = study.looks[label]
         own = {state: s.medians_ns[label] for state, s in compiled.items() if label in s.medians_ns}
-        if len(own) == 2:
+        if len(own) == 2 and same:
             axes.plot([*own.values()], [row, row], color=look.colour, linewidth=1.0, zorder=1)
         for state, hollow in faces.items():
             if state in own:
@@ -556,11 +560,10 @@ def _overview_compile(axes: Axes, study: Study, compiled: Mapping[str, CompileSt
     style.time_axis(axes, "x", "time of one compile (log scale)", most_ticks=4)
     shown = [compiled[state] for state in ("new_schema", "process_cold") if state in compiled]
     axes.set_title(f"Compile, {shown[0].on}")
-    same = len({(s.common, s.cases) for s in shown}) == 1
     marks = [
         Line2D(
             [], [], color=INK, marker="o", linestyle="", markerfacecolor=PAPER if faces[s.state] else INK,
-            label=s.state.replace("_", " ") + ("" if same else f" ({plural(s.cases, 'case')})"),
+            label=s.state.replace("_", " ") + ("" if same else f" ({plural(len(s.cases), 'case')})"),
         )
         for s in shown
     ]  # fmt: skip

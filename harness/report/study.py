@@ -247,7 +247,7 @@ class Study:
                 continue
             share = own.groupby("case")["time_ns"].transform("size")
             series[label] = Weighted.of(own["time_ns"].to_numpy(dtype=float), 1.0 / share.to_numpy(dtype=float))
-        return Distribution(visit, ranking is not None, int(chosen["case"].nunique()), series)
+        return Distribution(visit, ranking is not None, tuple(dict.fromkeys(chosen["case"])), series)
 
     @cached_property
     def visits(self) -> tuple[str | None, ...]:
@@ -258,12 +258,12 @@ class Study:
 
 @dataclass(frozen=True)
 class Distribution:
-    """Fill times of one kind of visit, per series. common: over the common set of ``cases`` cases; else each series
-    over its own right cases, which are not comparable."""
+    """Fill times of one kind of visit, per series. common: over ``cases``, the common set; else each series over its
+    own right cases among them, which are not comparable."""
 
     visit: str | None
     common: bool
-    cases: int
+    cases: tuple[str, ...]
     series: Mapping[str, Weighted]
 
     @property
@@ -272,7 +272,7 @@ class Distribution:
 
     @property
     def on(self) -> str:
-        return _on(self.common or len(self.series) == 1, self.common, self.cases)
+        return _on(self.common or len(self.series) == 1, self.common, len(self.cases))
 
 
 def _among(frame: pd.DataFrame, others: pd.DataFrame, *keys: str) -> pd.Series[bool]:
@@ -368,17 +368,17 @@ def growth(study: Study, walk: Walk) -> dict[str, Growth]:
 
 @dataclass(frozen=True)
 class CompileState:
-    """Compile in one cache state. common: over the ``cases`` cases timed in this state for every series that has it;
-    else each series over its own, which do not compare. medians_ns: per series, median of per-case medians."""
+    """Compile in one cache state. common: over ``cases``, those timed in this state for every series that has it; else
+    each series over its own among them, which do not compare. medians_ns: per series, median of per-case medians."""
 
     state: str
     common: bool
-    cases: int
+    cases: tuple[str, ...]
     medians_ns: Mapping[str, float]
 
     @property
     def on(self) -> str:
-        return _on(self.common or len(self.medians_ns) == 1, self.common, self.cases)
+        return _on(self.common or len(self.medians_ns) == 1, self.common, len(self.cases))
 
 
 def compile_states(study: Study) -> dict[str, CompileState]:
@@ -391,11 +391,11 @@ def compile_states(study: Study) -> dict[str, CompileState]:
         conditions = conditions_text({"cache": state})
         ranking = study.ranking("compile", conditions)
         if ranking:
-            found[state] = CompileState(state, True, len(ranking.cases), ranking.medians_ns)
+            found[state] = CompileState(state, True, ranking.cases, ranking.medians_ns)
         else:
             rows = own[own["cache"] == state]
             medians = {str(s): float(m) for s, m in rows.groupby("series", sort=False)["median_ns"].median().items()}
-            found[state] = CompileState(state, False, int(rows["case"].nunique()), medians)
+            found[state] = CompileState(state, False, tuple(dict.fromkeys(rows["case"])), medians)
     return found
 
 
