@@ -18,7 +18,7 @@ from harness import paths
 from harness import scenario as scenarios
 from harness.cell import OUTCOMES, Cell
 from harness.errors import MasktaxError
-from harness.prepare import prepare
+from harness.prepare import declared, prepare
 from harness.results import RUN_FILE, RunStore
 from harness.runner.manager import Environment
 from harness.scenario import Expected, Scenario
@@ -90,6 +90,7 @@ def run_fields(batch: Batch, command: Sequence[str], *, timed: bool) -> dict[str
         "timed": timed,
         "scenarios": [_scenario_fields(s, batch.overrides) for s in batch.scenarios],
         "vocabularies": _vocabularies(batch.cells),
+        "profiles": _profiles(batch.cells),
         "cells_planned": len(batch.cells),
         "stages_planned": batch.stages,
         "git": git_state(),
@@ -117,6 +118,18 @@ def _vocabularies(cells: Iterable[Cell]) -> dict[str, dict[str, Any]]:
         if cell.vocabulary not in found:
             size = Vocabulary.read(Path(cell.vocabulary_path), cell.vocabulary_sha256).size
             found[cell.vocabulary] = {"sha256": cell.vocabulary_sha256, "size": size}
+    return found
+
+
+def _profiles(cells: Iterable[Cell]) -> dict[str, dict[str, dict[str, Any]]]:
+    """The language policy that each adapter declares, ``{adapter: {profile: its fields}}``, for the profiles in use."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for cell in cells:
+        of_adapter = found.setdefault(cell.adapter, {})
+        if cell.profile not in of_adapter:
+            profile = declared(cell.adapter, cell.options, cell.profile)
+            if profile is not None:
+                of_adapter[cell.profile] = profile.to_json()
     return found
 
 
