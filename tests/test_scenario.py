@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -498,9 +499,10 @@ def test_quick_times_every_stage_and_its_cold_compile_in_ten_processes(shipped: 
         assert len({p.process for p in cold if p.backend == library}) == 10
 
 
-def test_backends_covers_the_whole_catalogue(shipped: dict[str, Scenario]) -> None:
+def test_backends_takes_two_constraints_of_every_tier(shipped: dict[str, Scenario]) -> None:
     scenario = shipped["backends"]
-    assert {p.constraint for p in expand(scenario)} == set(scenario.known.constraints)
+    taken = Counter(name.partition("/")[0] for name in {p.constraint for p in expand(scenario)})
+    assert taken == {name.partition("/")[0]: 2 for name in scenario.known.constraints}
 
 
 def test_vocabulary_spans_four_sizes(shipped: dict[str, Scenario]) -> None:
