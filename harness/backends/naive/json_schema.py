@@ -340,6 +340,8 @@ class _Schema:
             raise _refusal("must be an array", "prefixItems", place)
         default = self._profile.additional_items if "prefixItems" in schema else True
         rest = schema.get("items", default)
+        if isinstance(rest, list):
+            raise _refusal("a list is the older drafts' prefixItems", "items", place)
         low, high = _count(schema, "minItems", place) or 0, _count(schema, "maxItems", place)
         items = [self._value(item, f"{place}/prefixItems/{i}", TYPES) for i, item in enumerate(prefix)]
         reached = high is None or high > len(items)
