@@ -290,6 +290,13 @@ def test_rust_constructs_that_depend_on_the_library_are_refused(pattern: str) ->
         expression(pattern, "rust")
 
 
+def test_braced_escapes_are_not_pythons() -> None:
+    assert accepts(expression(r"\u{1F600}\x41", "rust"), "😀A")
+    assert accepts(expression(r"\u{1F600}\u0041", "ecma262"), "😀A")
+    with pytest.raises(UnsupportedError):
+        expression(r"\u{61}", "python")
+
+
 @pytest.mark.parametrize(
     "pattern", ["a", "^a", "b$", "^ab$", "^a|b$", "a.b", "^$", "$", "^", "(a|b){2}", "a$|^b", "", "[^a]$"]
 )
@@ -1214,6 +1221,12 @@ def test_forgetting_steps_changes_no_row_and_no_matcher(monkeypatch: pytest.Monk
     monkeypatch.setattr(masks, "STEPS_LIMIT", 0)
     monkeypatch.setattr(masks, "ROWS_LIMIT_BYTES", 0)
     assert rows(backend.compile(constraint, VOCABULARY, DIGITS)) == expected
+
+
+def test_nothing_validates_after_an_eos() -> None:
+    compiled = Naive().compile(Constraint("regex", "a*"), VOCABULARY, DIGITS)
+    eos, a = VOCABULARY.eos_ids[0], 1 + ord("a")
+    assert compiled.native_matcher().validate([a, eos, a, a]) == 2
 
 
 def test_forced_bytes_are_what_every_document_goes_on_with() -> None:
