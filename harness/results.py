@@ -279,6 +279,8 @@ def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The records of cells.jsonl, a torn last line left out."""
     file = path / LINES_FILE
     if not file.exists():
+        if (path / SAMPLES_FILE).exists():
+            raise MasktaxError(f"{path} has lost its {LINES_FILE}, which {SAMPLES_FILE} was made of; restore it")
         return
     seen: set[tuple[str, str]] = set()
     with file.open("rb") as lines:
@@ -290,6 +292,7 @@ def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
             except ValueError as error:
                 raise MasktaxError(f"{file}:{number}: not a JSON line ({error}); restore or delete the line") from error
             _check(record, f"{file}:{number}")
+            _check_parts(record, f"{file}:{number}")
             key = (record["cell"], record["stage"])
             if key in seen:
                 raise MasktaxError(f"{file}:{number}: stage {key[1]} of cell {key[0]} is recorded twice; delete one")
@@ -308,6 +311,39 @@ def _check(record: object, place: str) -> None:
     number = record.get("format", RECORD_FORMAT)
     if not isinstance(number, int) or number > RECORD_FORMAT:
         raise MasktaxError(f"{place}: of format {number}; this masktax reads up to {RECORD_FORMAT}: upgrade masktax")
+
+
+def _check_parts(record: Mapping[str, Any], place: str) -> None:
+    """What is optional in a line is of the shape that docs/FORMAT.md gives it."""
+    for name in ("difference", "clock", "facts", "options"):
+        if not isinstance(record.get(name) or {}, Mapping):
+            raise MasktaxError(f"{place}: {name!r} is no object; restore or delete the line")
+    measurements = record.get("measurements") or []
+    if not isinstance(measurements, list):
+        raise MasktaxError(f"{place}: 'measurements' is no list; restore or delete the line")
+    for number, measurement in enumerate(measurements):
+        fault = _fault(measurement)
+        if fault:
+            raise MasktaxError(f"{place}: measurement {number}: {fault}; restore or delete the line")
+
+
+def _fault(measurement: object) -> str:
+    """What is wrong with a measurement's shape; empty where nothing is."""
+    if not isinstance(measurement, Mapping):
+        return "not an object"
+    for name in ("conditions", "columns"):
+        if not isinstance(measurement.get(name), Mapping):
+            return f"{name!r} is no object"
+    if not isinstance(measurement.get("stop_reason"), str):
+        return "'stop_reason' is no text"
+    samples = measurement.get("samples_ns")
+    if not isinstance(samples, list) or any(type(t) not in (int, float) for t in samples):
+        return "'samples_ns' is no list of numbers"
+    labels = {name: measurement.get(name) for name in ("iterations", "outliers")} | dict(measurement["columns"])
+    for name, values in labels.items():
+        if not isinstance(values, list) or len(values) != len(samples):
+            return f"{name!r} is no list of one value for each of {len(samples)} samples"
+    return ""
 
 
 def _read_parquet(path: Path, run: str) -> pd.DataFrame | None:

@@ -359,6 +359,38 @@ def test_a_line_of_a_newer_format_is_refused(path: Path) -> None:
         load(path)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"measurements": "fast"}, "'measurements' is no list"),
+        ({"measurements": [7]}, "measurement 0: not an object"),
+        ({"samples_ns": [None, 1]}, "measurement 0: 'samples_ns' is no list of numbers"),
+        ({"iterations": []}, "measurement 0: 'iterations' is no list of one value for each"),
+        ({"columns": {"position": []}}, "measurement 0: 'position' is no list of one value for each"),
+        ({"conditions": None}, "measurement 0: 'conditions' is no object"),
+        ({"facts": [1]}, "'facts' is no object"),
+    ],
+)
+def test_a_line_of_another_shape_is_named_by_file_and_number(
+    path: Path, lines: list[dict[str, Any]], change: dict[str, Any], message: str
+) -> None:
+    number, line = next((n, li) for n, li in enumerate(lines, 1) if li.get("measurements"))
+    if change.keys() & {"measurements", "facts"}:
+        line |= change
+    else:
+        line["measurements"][0] |= change
+    (path / "cells.jsonl").write_text("".join(json.dumps(li) + "\n" for li in lines), encoding="utf-8")
+    with pytest.raises(MasktaxError, match=f"cells.jsonl:{number}: {message}"):
+        harness.load(path)
+
+
+def test_a_run_whose_lines_are_gone_is_not_read_from_the_table(path: Path) -> None:
+    assert (path / "samples.parquet").exists()
+    (path / "cells.jsonl").unlink()
+    with pytest.raises(MasktaxError, match=r"lost its cells.jsonl"):
+        harness.load(path)
+
+
 def test_importing_the_package_imports_nothing_heavy() -> None:
     code = (
         "import sys, harness, harness.results, harness.report\n"
