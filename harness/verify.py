@@ -209,10 +209,10 @@ class _Check:
             return
         if found.too_loose:
             yield self._fault(document, step, found.too_loose[0], "too loose", JUDGE,
-                              f"{wrong} bits of the row are wrong, this one allowed", count=wrong)  # fmt: skip
+                              f"wrong bits in the row: {wrong}, this one allowed", count=wrong)  # fmt: skip
         else:
             yield self._fault(document, step, too_strict[0], "too strict", JUDGE,
-                              f"{wrong} bits of the row are wrong, this one forbidden", count=wrong)  # fmt: skip
+                              f"wrong bits in the row: {wrong}, this one forbidden", count=wrong)  # fmt: skip
 
     def _unreachable(self, forbidden: Sequence[int]) -> tuple[int, ...]:
         """Of legal tokens that the row forbids, those whose first byte no allowed token has: their text is lost."""

@@ -72,7 +72,7 @@ def _right(study: Study) -> list[str]:
         said.append(
             f"All {len(rows)} are right on {len(shared)} of {plural(len(of_case), 'case')}."
             if shared
-            else f"On none of the {plural(len(of_case), 'case')} are all {len(rows)} right."
+            else f"All {len(rows)} are right on none of {plural(len(of_case), 'case')}."
         )
     for row in rows:
         if row.counts.get("wrong"):
