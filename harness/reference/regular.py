@@ -1,0 +1,405 @@
+"""Regular languages over code points, closed under union, concatenation, repetition, intersection and complement.
+
+An expression is a hash-consed node: equal languages that are built alike are the same object. It is read by
+derivatives (Brzozowski): the derivative by a code point is the language of what may follow. The derivatives of a node
+by all code points at once are a step function over the code points (``moves``), computed once for each node, so a node
+is a state of a lazily built deterministic automaton. Text here is *decoded* text; how it is spelled in bytes is
+``harness.reference.spelling``.
+
+Lengths count code points. Surrogates are code points of the alphabet: whether they can be spelled is the spelling's.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from harness.reference import codepoints
+from harness.reference.automaton import TooComplex
+from harness.reference.codepoints import MAX, Ranges
+
+# Nodes that one emptiness question may visit. A language of strings of length n needs n nodes to reach its end.
+EMPTINESS_BOUND = 200_000
+
+
+class Node:
+    """A regular language. Compare by identity. ``nullable``: whether the empty text is in it."""
+
+    __slots__ = ("_alive", "_live", "_moves", "args", "id", "nullable", "op", "positive")
+
+    def __init__(self, op: str, args: tuple[Any, ...], nullable: bool, positive: bool, number: int) -> None:
+        self.op = op
+        self.args = args
+        self.nullable = nullable
+        # Built without intersection and complement: then it is empty only if it is EMPTY itself.
+        self.positive = positive
+        self.id = number
+        self._moves: Moves | None = None
+        self._alive: bool | None = True if nullable or (positive and op != "empty") else None
+        self._live: Ranges | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.op} {self.args!r}>" if self.op == "chars" else f"<{self.op} #{self.id}>"
+
+
+# A step function: code points from starts[i] up to starts[i + 1] − 1 lead to targets[i]; starts[0] is 0.
+Moves = tuple[tuple[int, ...], tuple[Node, ...]]
+
+_interned: dict[tuple[Any, ...], Node] = {}
+
+
+def _node(op: str, args: tuple[Any, ...], nullable: bool, positive: bool = True) -> Node:
+    key = (op, *(a.id if isinstance(a, Node) else a for a in args))
+    found = _interned.get(key)
+    if found is None:
+        # setdefault, so that two threads building the same node agree on one.
+        found = _interned.setdefault(key, Node(op, args, nullable, positive, len(_interned)))
+    return found
+
+
+EMPTY = _node("empty", (), False)
+EPSILON = _node("epsilon", (), True)
+
+
+def chars(ranges: Ranges) -> Node:
+    """One code point out of a set."""
+    return _node("chars", (ranges,), False) if ranges else EMPTY
+
+
+ANY_CHAR = chars(codepoints.ALL)
+ANY = _node("star", (ANY_CHAR,), True)  # every text
+
+
+def text(literal: str) -> Node:
+    """Exactly this text."""
+    return concat(*(chars(((ord(c), ord(c)),)) for c in literal))
+
+
+def concat(*parts: Node) -> Node:
+    done = EPSILON
+    for part in reversed(parts):
+        done = _concat(part, done)
+    return done
+
+
+def _concat(one: Node, other: Node) -> Node:
+    if one is EMPTY or other is EMPTY:
+        return EMPTY
+    if one is EPSILON:
+        return other
+    if other is EPSILON:
+        return one
+    if one.op == "concat":
+        return _concat(one.args[0], _concat(one.args[1], other))
+    if one is ANY and (other is ANY or (other.op == "concat" and other.args[0] is ANY)):
+        return other
+    return _node("concat", (one, other), one.nullable and other.nullable, one.positive and other.positive)
+
+
+def union(*parts: Node) -> Node:
+    return _combine("union", parts)
+
+
+def intersection(*parts: Node) -> Node:
+    return _combine("inter", parts)
+
+
+def _combine(op: str, parts: Iterable[Node]) -> Node:
+    """Union or intersection: flattened, sorted, without repeats; single code points are merged into one set."""
+    is_union = op == "union"
+    neutral, absorbing = (EMPTY, ANY) if is_union else (ANY, EMPTY)
+    flat: dict[int, Node] = {}
+    sets: list[Ranges] = []
+    stack = list(parts)
+    while stack:
+        part = stack.pop()
+        if part is absorbing:
+            return absorbing
+        if part.op == op:
+            stack.extend(part.args)
+        elif part.op == "chars":
+            sets.append(part.args[0])
+        elif part is not neutral:
+            flat[part.id] = part
+    if sets:
+        merged = sets[0]
+        for other in sets[1:]:
+            merged = codepoints.union(merged, other) if is_union else codepoints.intersection(merged, other)
+        if merged:
+            node = chars(merged)
+            flat[node.id] = node
+        elif not is_union:
+            return EMPTY
+    if not is_union and EPSILON.id in flat:
+        return EPSILON if all(n.nullable for n in flat.values()) else EMPTY
+    for node in flat.values():
+        if node.op == "not" and node.args[0].id in flat:
+            return absorbing
+    if not flat:
+        return neutral
+    if len(flat) == 1:
+        return next(iter(flat.values()))
+    members = tuple(flat[i] for i in sorted(flat))
+    if is_union:
+        nullable = any(m.nullable for m in members)
+        return _node(op, members, nullable, all(m.positive for m in members))
+    return _node(op, members, all(m.nullable for m in members), False)
+
+
+def complement(one: Node) -> Node:
+    """Every text that is not in ``one``."""
+    if one is EMPTY:
+        return ANY
+    if one is ANY:
+        return EMPTY
+    if one.op == "not":
+        inner: Node = one.args[0]
+        return inner
+    return _node("not", (one,), not one.nullable, False)
+
+
+def difference(one: Node, other: Node) -> Node:
+    return intersection(one, complement(other))
+
+
+def star(one: Node) -> Node:
+    if one in (EMPTY, EPSILON):
+        return EPSILON
+    if one.op == "star":
+        return one
+    if one.op == "repeat" and one.args[1] <= 1 and one.args[2] is None:
+        return star(one.args[0])
+    return _node("star", (one,), True, one.positive)
+
+
+def repeat(one: Node, low: int, high: int | None) -> Node:
+    """``low`` to ``high`` (None: any number of) texts of ``one``, one after the other."""
+    if high is not None and low > high:
+        return EMPTY
+    if high == 0 or one is EPSILON:
+        return EPSILON
+    if one is EMPTY:
+        return EPSILON if low == 0 else EMPTY
+    if one.nullable:
+        low = 0  # leaving one out is as good as an empty one
+    if low == 0 and high is None:
+        return star(one)
+    if low == 1 and high == 1:
+        return one
+    return _node("repeat", (one, low, high), low == 0, one.positive)
+
+
+def optional(one: Node) -> Node:
+    return union(EPSILON, one)
+
+
+def texts(literals: Iterable[str]) -> Node:
+    """One of several texts, as a tree by first code point: long enumerations stay cheap to step through."""
+    words = sorted(set(literals))
+
+    def build(low: int, high: int, depth: int) -> Node:
+        parts = []
+        if low < high and len(words[low]) == depth:
+            parts.append(EPSILON)
+            low += 1
+        while low < high:
+            first = words[low][depth]
+            end = low
+            while end < high and words[end][depth] == first:
+                end += 1
+            if end - low == 1:
+                parts.append(text(words[low][depth:]))
+            else:
+                parts.append(concat(text(first), build(low, end, depth + 1)))
+            low = end
+        return union(*parts)
+
+    return build(0, len(words), 0)
+
+
+# --- derivatives -----------------------------------------------------------------------------------------------
+
+
+def moves(node: Node) -> Moves:
+    """The derivatives of a node by every code point, as a step function."""
+    if node._moves is None:
+        node._moves = _compute_moves(node)
+    return node._moves
+
+
+_NOWHERE: Moves = ((0,), (EMPTY,))
+
+
+def _compute_moves(node: Node) -> Moves:
+    op, args = node.op, node.args
+    if op in ("empty", "epsilon"):
+        return _NOWHERE
+    if op == "chars":
+        return _step_function(args[0])
+    if op == "concat":
+        first = _map(moves(args[0]), lambda d: _concat(d, args[1]))
+        return _merge([first, moves(args[1])], union) if args[0].nullable else first
+    if op == "star":
+        return _map(moves(args[0]), lambda d: _concat(d, node))
+    if op == "repeat":
+        rest = repeat(args[0], max(args[1] - 1, 0), None if args[2] is None else args[2] - 1)
+        return _map(moves(args[0]), lambda d: _concat(d, rest))
+    if op == "not":
+        return _map(moves(args[0]), complement)
+    return _merge([moves(a) for a in args], union if op == "union" else intersection)
+
+
+def _step_function(ranges: Ranges) -> Moves:
+    starts: list[int] = []
+    targets: list[Node] = []
+    at = 0
+    for low, high in ranges:
+        if low > at:
+            starts.append(at)
+            targets.append(EMPTY)
+        starts.append(low)
+        targets.append(EPSILON)
+        at = high + 1
+    if at <= MAX:
+        starts.append(at)
+        targets.append(EMPTY)
+    return tuple(starts), tuple(targets)
+
+
+def _map(function: Moves, change: Callable[[Node], Node]) -> Moves:
+    changed: dict[int, Node] = {}
+    targets = []
+    for target in function[1]:
+        if target.id not in changed:
+            changed[target.id] = change(target)
+        targets.append(changed[target.id])
+    return _compact(function[0], targets)
+
+
+def _merge(functions: list[Moves], combine: Callable[..., Node]) -> Moves:
+    """The pointwise combination of several step functions."""
+    if len(functions) == 1:
+        return functions[0]
+    cuts = sorted({s for f in functions for s in f[0]})
+    at = [0] * len(functions)
+    targets: list[Node] = []
+    known: dict[tuple[int, ...], Node] = {}
+    for cut in cuts:
+        for i, (starts, _) in enumerate(functions):
+            if at[i] + 1 < len(starts) and starts[at[i] + 1] == cut:
+                at[i] += 1
+        here = [f[1][i] for f, i in zip(functions, at, strict=True)]
+        key = tuple(n.id for n in here)
+        if key not in known:
+            known[key] = combine(*here)
+        targets.append(known[key])
+    return _compact(cuts, targets)
+
+
+def _compact(starts: Iterable[int], targets: list[Node]) -> Moves:
+    kept_starts: list[int] = []
+    kept: list[Node] = []
+    for start, target in zip(starts, targets, strict=True):
+        if not kept or kept[-1] is not target:
+            kept_starts.append(start)
+            kept.append(target)
+    return tuple(kept_starts), tuple(kept)
+
+
+def derive(node: Node, code_point: int) -> Node:
+    """The language of what may follow ``code_point``."""
+    starts, targets = moves(node)
+    return targets[bisect_right(starts, code_point) - 1]
+
+
+def matches(node: Node, literal: str) -> bool:
+    """Whether ``literal`` is in the language."""
+    for c in literal:
+        node = derive(node, ord(c))
+    return node.nullable
+
+
+# --- questions -------------------------------------------------------------------------------------------------
+
+
+def is_empty(node: Node) -> bool:
+    """Whether the language has no text at all; TooComplex past the declared bound."""
+    if node._alive is None:
+        _settle(node)
+    return not node._alive
+
+
+def _settle(root: Node) -> None:
+    """Find out whether a nullable node can be reached, depth first; what is on a path to one is alive too."""
+    entered_from: dict[int, Node | None] = {root.id: None}
+    stack = [root]
+    seen = [root]
+    while stack:
+        node = stack.pop()
+        for target in sorted(set(moves(node)[1]), key=lambda n: n.id):
+            if target.id in entered_from or target._alive is False:
+                continue
+            entered_from[target.id] = node
+            if target._alive:
+                at: Node | None = target
+                while at is not None:
+                    at._alive = True
+                    at = entered_from[at.id]
+                return
+            if target is EMPTY:
+                continue
+            seen.append(target)
+            stack.append(target)
+            if len(seen) > EMPTINESS_BOUND:
+                raise TooComplex(f"whether a pattern has any text needs more than {EMPTINESS_BOUND} states to decide")
+    # Nothing nullable can be reached from anything that was seen.
+    for node in seen:
+        node._alive = False
+
+
+def live(node: Node) -> Ranges:
+    """The code points by which the language can begin (those after which something can still follow or end)."""
+    if node._live is None:
+        starts, targets = moves(node)
+        ends = (*starts[1:], MAX + 1)
+        node._live = codepoints.ranges(
+            (start, end - 1) for start, end, target in zip(starts, ends, targets, strict=True) if not is_empty(target)
+        )
+    return node._live
+
+
+def is_universal(node: Node) -> bool:
+    """Whether every text is in the language."""
+    return is_empty(complement(node))
+
+
+def includes(one: Node, other: Node) -> bool:
+    """Whether every text of ``other`` is in ``one``."""
+    return is_empty(difference(other, one))
+
+
+def is_finite(node: Node, limit: int) -> bool:
+    """Whether the language has at most ``limit`` texts."""
+    return len(enumerate_texts(node, limit + 1)) <= limit
+
+
+def enumerate_texts(node: Node, most: int) -> list[str]:
+    """Up to ``most`` texts of the language, the shortest first."""
+    found: list[str] = []
+    layer: list[tuple[str, Node]] = [("", node)] if not is_empty(node) else []
+    while layer and len(found) < most:
+        following: list[tuple[str, Node]] = []
+        for prefix, at in layer:
+            if at.nullable:
+                found.append(prefix)
+                if len(found) >= most:
+                    return found
+        for prefix, at in layer:
+            for low, high in live(at):
+                some = range(low, min(high, low + most) + 1)
+                following.extend((prefix + chr(c), derive(at, c)) for c in some)
+                if len(following) > 4 * most:
+                    break
+        layer = following
+    return found
