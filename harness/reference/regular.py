@@ -218,6 +218,88 @@ def texts(literals: Iterable[str]) -> Node:
     return build(0, len(words), 0)
 
 
+# --- positions with a condition --------------------------------------------------------------------------------
+#
+# A look-around is a condition on one position of a text. The expression around it is built over texts with marks: mark i
+# stands where condition i must hold. ``followed`` and ``preceded`` are the marked texts in which every mark i has what
+# it asks for on its right or left, marks not counted; ``erase`` takes the marks out. All of it stays regular, inside
+# repetitions too.
+
+
+def mark(number: int) -> Node:
+    """A position, marked; only inside ``erase``."""
+    return _node("mark", (number,), False)
+
+
+def followed(number: int, by: Node) -> Node:
+    """The marked texts in which what follows each mark ``number`` to the end is in ``by``."""
+    return _node("followed", (number, by), True, False)
+
+
+def preceded(number: int, by: Node) -> Node:
+    """The marked texts in which what precedes each mark ``number`` from the start is in ``by``."""
+    return _node("preceded", (number, by), True, False)
+
+
+def _inflate(one: Node) -> Node:
+    """The texts of ``one`` with any marks in any places."""
+    return _node("inflate", (one,), one.nullable, False) if one is not EMPTY else EMPTY
+
+
+def erase(one: Node) -> Node:
+    """The texts of ``one``, a language of marked texts, without their marks."""
+    if one is EMPTY or one is EPSILON:
+        return one
+    return _node("erase", (one,), any(n.nullable for n in _past_marks(one)), False)
+
+
+def _past_marks(one: Node) -> list[Node]:
+    """``one`` and everything that it becomes by reading marks alone."""
+    found = {one.id: one}
+    stack = [one]
+    while stack:
+        node = stack.pop()
+        for number in _marks(node):
+            after = _read_mark(node, number)
+            if after is not EMPTY and after.id not in found:
+                found[after.id] = after
+                stack.append(after)
+    return [found[i] for i in sorted(found)]
+
+
+def _marks(node: Node) -> set[int]:
+    """The marks that a marked text of ``node`` may hold."""
+    if node.op == "mark":
+        return {node.args[0]}
+    if node.op in ("followed", "preceded", "inflate", "erase", "chars"):
+        return set()
+    return {m for a in node.args if isinstance(a, Node) for m in _marks(a)}
+
+
+def _read_mark(node: Node, number: int) -> Node:
+    """The derivative by a mark."""
+    op, args = node.op, node.args
+    if op == "mark":
+        return EPSILON if args[0] == number else EMPTY
+    if op == "followed":
+        return intersection(node, _inflate(args[1])) if args[0] == number else node
+    if op == "preceded":
+        return node if args[0] != number or args[1].nullable else EMPTY
+    if op == "inflate":
+        return node
+    if op == "concat":
+        first = _concat(_read_mark(args[0], number), args[1])
+        return union(first, _read_mark(args[1], number)) if args[0].nullable else first
+    if op == "star":
+        return _concat(_read_mark(args[0], number), node)
+    if op == "repeat":
+        rest = repeat(args[0], max(args[1] - 1, 0), None if args[2] is None else args[2] - 1)
+        return _concat(_read_mark(args[0], number), rest)
+    if op in ("union", "inter"):
+        return _combine(op, [_read_mark(a, number) for a in args])
+    return EMPTY
+
+
 # --- derivatives -----------------------------------------------------------------------------------------------
 
 
@@ -247,6 +329,16 @@ def _compute_moves(node: Node) -> Moves:
         return _map(moves(args[0]), lambda d: _concat(d, rest))
     if op == "not":
         return _map(moves(args[0]), complement)
+    if op == "mark":
+        return _NOWHERE
+    if op == "followed":
+        return (0,), (node,)
+    if op == "preceded":
+        return _map(moves(args[1]), lambda d: preceded(args[0], d))
+    if op == "inflate":
+        return _map(moves(args[0]), _inflate)
+    if op == "erase":
+        return _merge([_map(moves(n), erase) for n in _past_marks(args[0])], union)
     return _merge([moves(a) for a in args], union if op == "union" else intersection)
 
 
