@@ -220,10 +220,10 @@ def texts(literals: Iterable[str]) -> Node:
 
 # --- positions with a condition --------------------------------------------------------------------------------
 #
-# A look-around is a condition on one position of a text. The expression around it is built over texts with marks: mark i
-# stands where condition i must hold. ``followed`` and ``preceded`` are the marked texts in which every mark i has what
-# it asks for on its right or left, marks not counted; ``erase`` takes the marks out. All of it stays regular, inside
-# repetitions too.
+# A look-around is a condition on one position of a text. The expression around it is built over texts with marks:
+# mark i stands where condition i must hold. ``followed`` and ``preceded`` are the marked texts in which every mark i
+# has what it asks for on its right or left, marks not counted; ``erase`` takes the marks out. All of it stays
+# regular, inside repetitions too.
 
 
 def mark(number: int) -> Node:

@@ -1,0 +1,175 @@
+"""Numbers: exact membership, and viability by brute force over every short spelling."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.reference import automaton, numbers
+from harness.reference.numbers import ALL_NUMBERS, INTEGERS, Number, NumberSet
+
+GRAMMAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+TEXTS = [
+    "".join(t) for n in range(1, 6) for t in itertools.product("-015.e", repeat=n) if GRAMMAR.fullmatch("".join(t))
+]
+FRACTIONS = st.sampled_from([Fraction(x) for x in ("0", "1", "5", "10", "15", "1/2", "1/10", "-5", "-1", "3", "1/3")])
+POSITIVE = st.sampled_from([Fraction(x) for x in ("1", "5", "1/2", "1/10", "3", "7/2", "2")])
+
+
+@st.composite
+def sets(draw: st.DrawFn) -> NumberSet:
+    low = draw(st.none() | FRACTIONS)
+    high = draw(st.none() | FRACTIONS)
+    return NumberSet(
+        integer=draw(st.sampled_from([None, None, True, False])),
+        low=low,
+        low_open=low is not None and draw(st.booleans()),
+        high=high,
+        high_open=high is not None and draw(st.booleans()),
+        multiples=draw(st.frozensets(POSITIVE, max_size=2)),
+        non_multiples=draw(st.frozensets(POSITIVE, max_size=1)),
+        excluded=draw(st.frozensets(FRACTIONS, max_size=2)),
+    )
+
+
+def member(one: NumberSet, value: Fraction) -> bool:
+    """Membership, written out plainly and apart from the code under test."""
+    if one.integer is not None and (value == int(value)) != one.integer:
+        return False
+    if one.low is not None and (value < one.low or (one.low_open and value == one.low)):
+        return False
+    if one.high is not None and (value > one.high or (one.high_open and value == one.high)):
+        return False
+    if any((value / m) != int(value / m) for m in one.multiples):
+        return False
+    return not any((value / m) == int(value / m) for m in one.non_multiples) and value not in one.excluded
+
+
+VALUES = sorted({Fraction(t) for t in TEXTS if len(t) < 5})
+
+
+@settings(max_examples=200, deadline=None)
+@given(sets(), sets())
+def test_set_operations_are_those_of_sets(one: NumberSet, other: NumberSet) -> None:
+    both = numbers.intersection(one, other)
+    outside = numbers.complement(one)
+    for value in VALUES:
+        expected = member(one, value)
+        assert numbers.contains(one, value) == expected
+        assert any(numbers.contains(part, value) for part in outside) == (not expected)
+        assert (both is not None and numbers.contains(both, value)) == (expected and member(other, value))
+
+
+@settings(max_examples=200, deadline=None)
+@given(sets())
+def test_an_empty_set_holds_nothing_and_another_holds_what_is_found_in_it(one: NumberSet) -> None:
+    if numbers.is_empty(one):
+        assert not any(member(one, value) for value in VALUES)
+    values = numbers.enumerate_values(one, 5)
+    if values is not None:
+        assert all(member(one, value) for value in values)
+        assert {v for v in VALUES if member(one, v)} <= set(values)
+    assert numbers.is_empty(one) == (values == [])
+
+
+@settings(max_examples=40, deadline=None)
+@given(sets(), st.sampled_from(["rfc8259", "plain"]), st.sampled_from(["value", "digits"]))
+def test_exactly_the_right_spellings_are_accepted_and_their_prefixes_kept(
+    one: NumberSet, form: str, spelling: str
+) -> None:
+    machine = Number((one,), numbers=form, integer_spelling=spelling)
+    for text in TEXTS:
+        allowed = form == "rfc8259" or "e" not in text
+        if one.integer is True and spelling == "digits":
+            allowed = allowed and not set(text) & set(".e")
+        expected = allowed and member(one, Fraction(text))
+        state = automaton.run(machine, text.encode())
+        assert (state is not None and machine.accepting(state)) == expected, text
+
+
+def reaches_an_end(machine: Number, state: numbers.State, depth: int) -> bool:
+    """Whether an accepting state can be reached in ``depth`` more bytes, breadth first."""
+    layer = {state}
+    for _ in range(depth + 1):
+        if any(machine.accepting(s) for s in layer):
+            return True
+        layer = {t for s in layer for b in b"01259.e-" if (t := machine.step(s, b)) is not None}
+        if len(layer) > 600:  # a sample will do: most ways that lead on lead to an end
+            layer = set(sorted(layer, key=hash)[:600])
+    return False
+
+
+@settings(max_examples=40, deadline=None)
+@given(sets(), st.sampled_from(["rfc8259", "plain"]), st.sampled_from(["value", "digits"]))
+def test_every_state_can_still_become_a_number_of_the_set(one: NumberSet, form: str, spelling: str) -> None:
+    machine = Number((one,), numbers=form, integer_spelling=spelling)
+    for prefix in (
+        "",
+        "-",
+        "0",
+        "1",
+        "15",
+        "0.",
+        "1.",
+        "0.0",
+        "1e",
+        "1e-",
+        "0.5e",
+        "51e1",
+        "0e",
+        "5.1",
+        "-1",
+        "-0.1e-",
+    ):
+        state = automaton.run(machine, prefix.encode())
+        if state is not None:
+            assert reaches_an_end(machine, state, 6), (prefix, state)
+
+
+@pytest.mark.parametrize(
+    ("one", "text", "viable"),
+    [
+        (INTEGERS, "1000e-3", True),
+        (INTEGERS, "1000e-4", False),  # nor can more digits of the exponent help
+        (INTEGERS, "0.1e1", True),
+        (NumberSet(multiples=frozenset((Fraction(1, 10),))), "0.3", True),
+        (NumberSet(multiples=frozenset((Fraction(1, 10),))), "0.35e", True),
+        (NumberSet(low=Fraction(100), high=Fraction(250), high_open=True), "3", False),
+        (numbers.exactly(Fraction(1)), "2", False),
+        (numbers.exactly(Fraction(0)), "-0.0e7", True),
+        (NumberSet(low=Fraction(10**400)), "1e9", True),
+        (NumberSet(high=Fraction(5), low=Fraction(5)), "0.5e2", False),
+        (NumberSet(high=Fraction(5), low=Fraction(5)), "0.5e0", True),
+    ],
+)
+def test_known_prefixes(one: NumberSet, text: str, viable: bool) -> None:
+    assert (automaton.run(Number((one,)), text.encode()) is not None) == viable
+
+
+def test_huge_exponents_are_decided_without_writing_the_number_out() -> None:
+    machine = Number((NumberSet(integer=True, high=Fraction(10) ** 6),))
+    assert automaton.run(machine, b"1e99999999999999") is None
+    assert automaton.accepts(machine, b"0e99999999999999")
+    assert automaton.accepts(Number((ALL_NUMBERS,)), b"1e99999999999999")
+    assert automaton.accepts(Number((INTEGERS,)), b"1e99999999999999")
+    assert not automaton.accepts(Number((INTEGERS,)), b"1e-99999999999999")
+
+
+def test_a_long_mantissa_is_no_trouble() -> None:
+    digits = b"9" * 6_000
+    assert automaton.accepts(Number((NumberSet(low=Fraction(1)),)), digits)
+
+
+def test_the_sets_that_hold_a_number_are_named() -> None:
+    machine = Number((NumberSet(high=Fraction(5)), NumberSet(low=Fraction(5)), INTEGERS))
+    state = automaton.run(machine, b"5")
+    assert state is not None
+    assert machine.accepting_sets(state) == (0, 1, 2)
+    state = automaton.run(machine, b"5.5")
+    assert state is not None
+    assert machine.accepting_sets(state) == (1,)
