@@ -392,15 +392,13 @@ class Number:
 
     def _exponent_viable(self, numbers: NumberSet, state: State) -> bool:
         mantissa = _mantissa(state)
-        if mantissa == 0:
-            return contains(numbers, Fraction(0))
         if state.phase == "e":
             return _exponents_meet(numbers, mantissa, (None, None))
         if state.phase == "sign" or state.exponent == 0:
             # no digit yet, or zeros only: every exponent of this sign can still come
             return _exponents_meet(numbers, mantissa, (None, 0) if state.exponent_negative else (0, None))
         low, high = state.exponent, state.exponent
-        while True:
+        while True:  # mantissa 0: the first look settles it
             if _exponents_meet(numbers, mantissa, _signed_range(state, low, high)):
                 return True
             low, high = low * 10, high * 10 + 9
@@ -474,7 +472,7 @@ def _blocks(numbers: NumberSet, m: int, least: int | None) -> Iterator[_Span]:
 
 
 def _magnitude(value: Fraction) -> int:
-    """An integer e with value < 10^e and value ≥ 10^(e−3), from lengths in bits: it may have too many digits to write."""
+    """An integer e with value < 10^e and value ≥ 10^(e−3), from lengths in bits: digits may be too many to write."""
     bits = value.numerator.bit_length() - value.denominator.bit_length()  # 2^(bits−1) < value < 2^(bits+1)
     return math.floor((bits + 1) * math.log10(2)) + 1
 
@@ -489,6 +487,8 @@ _Range = tuple[int | None, int | None]
 
 def _exponents_meet(numbers: NumberSet, v: Fraction, wanted: _Range) -> bool:
     """Whether some exponent within ``wanted`` puts v·10^x into the set."""
+    if v == 0:
+        return contains(numbers, v)
     allowed = _allowed_exponents(numbers, v, wanted)
     if allowed is None:
         return False
