@@ -456,17 +456,18 @@ def _blocks(numbers: NumberSet, m: int, least: int | None) -> Iterator[_Span]:
     smallest = min([*edges, *(abs(g) for g in grains)])
     # A block of width 10^x beyond every edge that is wider than two whole periods holds what any later one holds.
     period = math.lcm(*(abs(g).numerator for g in grains)) if numbers.high is None else 1
+    digits = _magnitude(Fraction(m))
     if numbers.high is None:
         top = _magnitude(max(largest, Fraction(2 * period * (len(numbers.excluded) + 2)))) + 2
     else:
-        top = _magnitude(numbers.high) + 1 if numbers.high > 0 else 0
+        top = _magnitude(numbers.high) - digits + 4 if numbers.high > 0 else 4 - digits
     bottom = _magnitude(low) - 3 if low is not None else _magnitude(smallest) - 4
-    digits = _magnitude(Fraction(m))
     first = bottom - digits - 1
     if least is not None:
         first = max(first, least)
         yield _Span(m * Fraction(10) ** least, (m + 1) * Fraction(10) ** least, False)
-    for x in range(first, top + 1):
+    # The widest first: where there is no upper bound it nearly always settles the question.
+    for x in range(max(top, first), first - 1, -1):
         power = Fraction(10) ** x
         yield _Span(m * power, (m + 1) * power, False)
 
