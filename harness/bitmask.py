@@ -46,11 +46,13 @@ def check(row: Row, vocabulary_size: int) -> None:
 
 def test(row: Row, token: int) -> bool:
     """Whether ``token``'s bit is set; ``token`` must be in the row (a negative one would be read from its end)."""
+    token = int(token)  # a numpy id would make numpy arithmetic of what follows, which overflows for unsigned ones
     return bool((int(row[token >> 5]) >> (token & 31)) & 1)
 
 
 def set_bit(row: Row, token: int, allowed: bool = True) -> None:
     """Set or clear ``token``'s bit in place."""
+    token = int(token)
     view = row.view(np.uint32)
     bit = np.uint32(1 << (token & 31))
     if allowed:

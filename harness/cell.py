@@ -1,7 +1,7 @@
 """One point of a scenario's matrix, and what is recorded of it. Worker side: standard library only.
 
 A ``Cell`` is what the manager sends a worker as one JSON line; a ``Record`` is what comes back for each of the cell's
-stages. Both are plain data with ``to_json``/``from_json``. results/FORMAT.md documents the record for readers.
+stages. Both are plain data with ``to_json``/``from_json``. docs/FORMAT.md documents the record for readers.
 """
 
 from __future__ import annotations

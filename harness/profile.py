@@ -32,6 +32,7 @@ class Profile:
     integer_spelling: how ``"type": "integer"`` may be written. ``value``: any spelling whose value is integral
         (``7.0``, ``1e3``); ``digits``: digits only.
     escapes: ``any`` spelling of a string; ``minimal``: only the escapes that RFC 8259 demands, shortest form.
+    literal_escapes: the same for the strings that a schema writes out: keys of ``properties``, ``enum``, ``const``.
     lone_surrogates: whether ``\\ud800`` without its partner is a string.
     pattern: whether ``pattern`` searches (the standard) or must match the full string.
     regex_dialect: what ``\\d \\w \\s`` and the dot mean.
@@ -51,6 +52,7 @@ class Profile:
     numbers: Literal["rfc8259", "plain"] = "rfc8259"
     integer_spelling: Literal["value", "digits"] = "value"
     escapes: Literal["any", "minimal"] = "any"
+    literal_escapes: Literal["any", "minimal"] = "any"
     lone_surrogates: bool = False
     pattern: Literal["search", "full"] = "search"
     regex_dialect: Literal["ecma262", "rust", "python"] = "ecma262"

@@ -451,7 +451,7 @@ def _cells(named: Sequence[Named]) -> pd.DataFrame:
             }
             | {f"difference_{name}": difference.get(name) for name in _DIFFERENCE}
             | _statistics(headline(record["stage"], record.get("measurements") or ()), clock)
-            | {f"fact_{name}": v for name, v in facts.items() if isinstance(v, str | int | float | bool)}
+            | {f"fact_{name}": value for name, value in facts.items()}
         )
     template = _coordinates({}, "") | dict.fromkeys(
         ("adapter", "options", "vocabulary_sha256", "constraint_sha256", "reason", "not_reached", "expected",

@@ -6,13 +6,15 @@ be an observation and not an extrapolation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-Values = Sequence[float] | npt.NDArray[np.float64]
+Array = npt.NDArray[np.float64]
+Values = Sequence[float] | Array
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,30 @@ def summary(values: Values) -> Summary:
     )
 
 
-def ecdf(values: Values) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The empirical distribution: the values in ascending order, and the share of samples at or below each one."""
-    data = np.sort(np.asarray(values, dtype=np.float64))
-    return data, np.arange(1, data.size + 1, dtype=np.float64) / max(data.size, 1)
+@dataclass(frozen=True)
+class Weighted:
+    """A distribution of weighted samples. values_ns: ascending. share: the share of the weight at or below each.
+    samples: how many there are. effective: Kish's effective sample size, (Σw)² / Σw²."""
+
+    values_ns: Array
+    share: Array
+    samples: int
+    effective: float
+
+    @classmethod
+    def of(cls, values: Array, weights: Array) -> Weighted:
+        by_value = np.argsort(values, kind="stable")
+        cumulated = np.cumsum(weights[by_value])
+        effective = float(weights.sum() ** 2 / (weights**2).sum())
+        return cls(values[by_value], cumulated / cumulated[-1], int(values.size), effective)
+
+    def quantile(self, q: float) -> float:
+        """The smallest value with at least share ``q`` at or below it; nan where the (effective) samples are too few
+        for one of them to be expected beyond it."""
+        if self.effective * (1.0 - q) < 1.0 - 1e-9:
+            return math.nan
+        return float(self.values_ns[np.searchsorted(self.share, q - 1e-12)])
+
+    @property
+    def max_ns(self) -> float:
+        return float(self.values_ns[-1])

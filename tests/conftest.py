@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -25,3 +26,8 @@ def shared() -> Path:
     """The shared corpus's folder."""
     assert SHARED.is_dir(), f"{SHARED} is required here (MASKTAX_REQUIRE_SHARED) and absent"
     return SHARED
+
+
+# Machines that run tests are shared and slow at times: a property is about values, never about how long one took.
+settings.register_profile("shared-machine", deadline=None)
+settings.load_profile("shared-machine")

@@ -1,0 +1,249 @@
+"""What ``run`` and ``verify`` share: from names on the command line to a run's store, and back to what it found."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+from harness import paths
+from harness import scenario as scenarios
+from harness.cell import Cell
+from harness.errors import MasktaxError
+from harness.prepare import prepare
+from harness.results import RUN_FILE, RunStore
+from harness.runner.manager import Environment
+from harness.scenario import Expected, Scenario
+
+Overrides = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """All cells of the scenarios named in one command, with what each of their stages is expected to come to."""
+
+    scenarios: tuple[Scenario, ...]
+    overrides: Overrides
+    cells: tuple[Cell, ...]
+    environments: Mapping[str, Environment]
+    expected: Mapping[tuple[str, str], Expected]
+
+    @property
+    def stages(self) -> int:
+        return sum(len(cell.stages) for cell in self.cells)
+
+    def annotate(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of a record that say what was expected."""
+        expected = self.expected[record["cell"], record["stage"]]
+        return {
+            "expected": expected.outcome,
+            "as_expected": record["outcome"] == expected.outcome,
+            "expected_reason": expected.reason,
+        }
+
+
+def plan(names: Sequence[str], overrides: Overrides) -> Batch:
+    """Everything that can be known before a worker starts, all scenarios' mistakes included."""
+    files = [scenarios.find(name) for name in names]
+    known = scenarios.known()
+    loaded = tuple(scenarios.load(file, known) for file in files)
+    twice = [name for name, count in Counter(s.name for s in loaded).items() if count > 1]
+    if twice:
+        raise MasktaxError(f"scenario {twice[0]!r} is named twice; name it once")
+    expanded = [(scenario, scenarios.expand(scenario, overrides)) for scenario in loaded]
+    environments: dict[str, Environment] = {}
+    for scenario, points in expanded:
+        for name, python in scenarios.interpreters(scenario, points).items():
+            if environments.setdefault(name, Environment(name, python)).python != python:
+                raise MasktaxError(
+                    f"environment {name!r} is {environments[name].python} in one scenario and {python} in another; "
+                    "run them apart, or rename one"
+                )
+    with writing(paths.cache()):
+        cells = tuple(cell for scenario, points in expanded for cell in prepare(scenario, points))
+    expected = {(p.id, stage): e for _, points in expanded for p in points for stage, e in p.expected.items()}
+    return Batch(loaded, overrides, cells, environments, expected)
+
+
+@contextmanager
+def writing(place: Path, remedy: str = "") -> Iterator[None]:
+    """Turn the file system's refusal into one line naming the file."""
+    try:
+        yield
+    except OSError as error:
+        what = error.strerror or str(error)
+        raise MasktaxError(f"{error.filename or place}: {what}{remedy and f'; {remedy}'}") from error
+
+
+def run_fields(batch: Batch, command: Sequence[str], *, timed: bool) -> dict[str, Any]:
+    """What run.json holds from the start; the manager adds the machine, the environments and the sessions."""
+    return {
+        "command": list(command),
+        "timed": timed,
+        "scenarios": [_scenario_fields(s, batch.overrides) for s in batch.scenarios],
+        "vocabularies": _vocabularies(batch.cells),
+        "cells_planned": len(batch.cells),
+        "stages_planned": batch.stages,
+        "git": git_state(),
+    }
+
+
+def _scenario_fields(scenario: Scenario, overrides: Overrides) -> dict[str, Any]:
+    return {
+        "name": scenario.name,
+        "title": scenario.title,
+        "question": scenario.question,
+        "reading": scenario.reading,
+        "path": scenarios.shown(scenario.path),
+        "sha256": hashlib.sha256(scenario.text.encode()).hexdigest(),
+        "text": scenario.text,
+        "overrides": {axis: list(values) for axis, values in overrides.items()},
+    }
+
+
+def _vocabularies(cells: Iterable[Cell]) -> dict[str, dict[str, Any]]:
+    from harness.vocabulary import Vocabulary
+
+    found: dict[str, dict[str, Any]] = {}
+    for cell in cells:
+        if cell.vocabulary not in found:
+            size = Vocabulary.read(Path(cell.vocabulary_path), cell.vocabulary_sha256).size
+            found[cell.vocabulary] = {"sha256": cell.vocabulary_sha256, "size": size}
+    return found
+
+
+def git_state() -> dict[str, Any] | None:
+    """The checkout's commit, and whether anything in it is changed; None outside a checkout or without git."""
+    root = paths.checkout()
+    if root is None:
+        return None
+
+    def ask(*arguments: str) -> str:
+        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=30)
+        done.check_returncode()
+        return done.stdout.strip()
+
+    try:
+        return {"commit": ask("rev-parse", "HEAD"), "dirty": bool(ask("status", "--porcelain"))}
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+# Runs on the disk.
+
+
+def new_folder(names: Sequence[str]) -> Path:
+    """Where a new run of these scenarios goes."""
+    shown = "+".join(names) if len(names) <= 3 else f"{names[0]}+{len(names) - 1}-more"
+    return paths.results() / f"{shown}-{datetime.now():%Y%m%d-%H%M%S}"
+
+
+def runs(root: Path | None = None) -> list[tuple[Path, dict[str, Any]]]:
+    """The runs below ``root`` (default: the results folder) with their run.json, the newest last."""
+    found: list[tuple[Path, dict[str, Any]]] = []
+    for file in sorted((root or paths.results()).glob(f"*/{RUN_FILE}")):
+        try:
+            run = json.loads(file.read_bytes())
+        except (OSError, ValueError):
+            continue  # not a run that can be chosen by default; naming it says what is wrong with it
+        if isinstance(run, dict):
+            found.append((file.parent, run))
+    return sorted(found, key=lambda item: str(item[1].get("created_at")))
+
+
+def unfinished(names: Sequence[str]) -> Path:
+    """The newest run of exactly these scenarios that has not finished."""
+    for folder, run in runs()[::-1]:
+        if [s.get("name") for s in run.get("scenarios", ())] == list(names) and not run.get("finished_at"):
+            return folder
+    raise MasktaxError(
+        f"no unfinished run of {', '.join(names)} in {scenarios.shown(paths.results())}; name its folder with -o, or "
+        "leave --resume out"
+    )
+
+
+def stored_overrides(folder: Path) -> Overrides:
+    """What was set when the run in ``folder`` was begun."""
+    try:
+        said = json.loads((folder / RUN_FILE).read_bytes())["scenarios"][0]["overrides"]
+        return {axis: tuple(values) for axis, values in said.items()}
+    except FileNotFoundError as error:
+        raise MasktaxError(f"{folder} holds no run to go on with; leave --resume out to begin one") from error
+    except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
+        raise MasktaxError(f"{folder / RUN_FILE} cannot be read ({error}); begin a new run with -o") from error
+
+
+def check_unchanged(store: RunStore, batch: Batch) -> None:
+    """Refuse to go on with a run whose question has changed: its records would be of two kinds."""
+
+    def refuse(what: str) -> NoReturn:
+        raise MasktaxError(f"{scenarios.shown(store.path)} cannot be gone on with: {what}; begin a new run")
+
+    fields = run_fields(batch, (), timed=True)
+    names, before = ([s["name"] for s in f.get("scenarios", ())] for f in (fields, store.run))
+    if names != before:
+        refuse(f"it is a run of {', '.join(before)}, not of {', '.join(names)}")
+    for now, then in zip(fields["scenarios"], store.run["scenarios"], strict=True):
+        if now["overrides"] != then["overrides"]:
+            refuse("--set says something else than when it was begun")
+        if now["sha256"] != then["sha256"]:
+            refuse(f"the file of scenario {now['name']} has changed since")
+    if fields["vocabularies"] != store.run.get("vocabularies"):
+        refuse("a vocabulary has changed since")
+    digests = {cell.id: cell.constraint.sha256 for cell in batch.cells}
+    for record in store.records():
+        if digests.get(record["cell"]) != record.get("constraint_sha256"):
+            refuse(f"constraint {record.get('constraint')} has changed since")
+
+
+def resume_command(names: Sequence[str], overrides: Overrides, folder: Path) -> str:
+    """The command line that goes on with a run."""
+    sets = [word for axis, values in overrides.items() for word in ("--set", f"{axis}={','.join(values)}")]
+    return shlex.join(["masktax", "run", *names, *sets, "--resume", "-o", scenarios.shown(folder)])
+
+
+# What came of it.
+
+
+def outcome_counts(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """How many stages have each outcome, the commonest first."""
+    return dict(Counter(record["outcome"] for record in records).most_common())
+
+
+@dataclass(frozen=True)
+class Surprise:
+    """Stages of one cell that came to something else than was expected, all in the same way."""
+
+    cell: str
+    stages: tuple[str, ...]
+    outcome: str
+    expected: str
+    reason: str
+    expected_reason: str
+    difference: Mapping[str, Any] | None
+
+    def __str__(self) -> str:
+        why = f": {self.reason}" if self.reason else ""
+        because = f" ({self.expected_reason})" if self.expected_reason else ""
+        return f"{self.cell} [{', '.join(self.stages)}] is {self.outcome}, expected {self.expected}{because}{why}"
+
+
+def surprises(records: Iterable[Mapping[str, Any]]) -> list[Surprise]:
+    """Records whose outcome is not the expected one; stages of a cell that say the same are told once."""
+    grouped: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for record in records:
+        if not record.get("as_expected", True):
+            key = (record["cell"], record["outcome"], record["expected"], record["reason"], record["expected_reason"])
+            grouped.setdefault(key, []).append(record)
+    return [
+        Surprise(cell, tuple(r["stage"] for r in group), outcome, expected, reason, because, group[0]["difference"])
+        for (cell, outcome, expected, reason, because), group in grouped.items()
+    ]
