@@ -6,8 +6,9 @@ every state that is ever returned is viable: some continuation of it is in the l
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 State = TypeVar("State", bound=Hashable)
 
@@ -23,6 +24,47 @@ class Automaton(Protocol[State]):
 
     def accepting(self, state: State) -> bool:
         """Whether the bytes so far are in the language."""
+        ...
+
+
+@dataclass(frozen=True)
+class Region(Generic[State]):
+    """Where a state lies inside a scalar whose own machine decides, as long as the scalar lasts.
+
+    machine: a byte automaton that ends itself: nothing follows its accepting states (a JSON string ends with its
+    closing quote). It steps states of any machine whose ``key`` is equal. state: where it stands. resume: the whole
+    automaton's state at an accepting state of the machine, None where that is not viable; None instead of a function:
+    the machine is all there is, and an accepting state need not be the end.
+
+    What it promises: as long as the machine has not accepted, a text is viable for the whole automaton exactly if it
+    is for the machine.
+    """
+
+    machine: KeyedAutomaton
+    state: Hashable
+    resume: Callable[[Any], State | None] | None
+
+
+class KeyedAutomaton(Automaton[Any], Protocol):
+    @property
+    def key(self) -> Hashable:
+        """Equal for machines that step every state alike."""
+        ...
+
+
+@runtime_checkable
+class WithRegions(Protocol):
+    """What an automaton may offer so that masks are made faster; never changes what a mask is."""
+
+    def region(self, state: Any) -> Region[Any] | None:
+        """The scalar that the state lies in, if any."""
+        ...
+
+
+@runtime_checkable
+class WithViableBytes(Protocol):
+    def viable_bytes(self, state: Any) -> Iterable[int]:
+        """Exactly the bytes that ``step`` does not refuse, each once."""
         ...
 
 

@@ -11,6 +11,7 @@ Lengths count code points. Surrogates are code points of the alphabet: whether t
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -47,14 +48,15 @@ class Node:
 Moves = tuple[tuple[int, ...], tuple[Node, ...]]
 
 _interned: dict[tuple[Any, ...], Node] = {}
+_numbers = itertools.count()
 
 
 def _node(op: str, args: tuple[Any, ...], nullable: bool, positive: bool = True) -> Node:
     key = (op, *(a.id if isinstance(a, Node) else a for a in args))
     found = _interned.get(key)
     if found is None:
-        # setdefault, so that two threads building the same node agree on one.
-        found = _interned.setdefault(key, Node(op, args, nullable, positive, len(_interned)))
+        # setdefault and a counter, so that two threads agree on one node, and never on one number for two.
+        found = _interned.setdefault(key, Node(op, args, nullable, positive, next(_numbers)))
     return found
 
 

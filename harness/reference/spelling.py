@@ -79,6 +79,11 @@ class Utf8:
     def __init__(self, node: Node) -> None:
         self._node = regular.intersection(node, regular.star(regular.chars(codepoints.SCALARS)))
 
+    @property
+    def key(self) -> tuple[str]:
+        """Equal for machines that step every state alike."""
+        return ("utf8",)
+
     def start(self) -> State | None:
         return None if regular.is_empty(self._node) else State(self._node, NOTHING)
 
@@ -120,6 +125,11 @@ class JsonString:
         self._node = node
         self._minimal = escapes == "minimal"
         self._lone = lone_surrogates
+
+    @property
+    def key(self) -> tuple[str, bool, bool]:
+        """Equal for machines that step every state alike."""
+        return ("json string", self._minimal, self._lone)
 
     def start(self) -> State | None:
         return None if regular.is_empty(self._node) else State(self._node, NOTHING, "open")
