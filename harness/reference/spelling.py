@@ -11,6 +11,7 @@ escapes is one character; a lone surrogate is a character only where the policy 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -26,9 +27,10 @@ _HEX = {ord(c): int(c, 16) for c in "0123456789abcdefABCDEF"}
 HIGH, LOW = (0xD800, 0xDBFF), (0xDC00, 0xDFFF)
 
 # What was read of the next character. (): nothing. ("utf8", low, high, left): bytes of UTF-8, the character is in
-# low…high, ``left`` bytes are missing. The rest occurs in JSON strings only: ("escape", first) a backslash;
-# ("hex", first, value, digits) ``\u`` and some digits; ("high", first) a whole high surrogate. ``first`` is a high
-# surrogate that stands before, or −1.
+# low…high, ``left`` bytes are missing. ("tail", left): the same where every character that it can still be may come
+# and leads to one and the same language, which is the state's node already. The rest occurs in JSON strings only:
+# ("escape", first) a backslash; ("hex", first, value, digits) ``\\u`` and some digits; ("high", first) a whole high
+# surrogate. ``first`` is a high surrogate that stands before, or −1.
 Pending = tuple[()] | tuple[str, int] | tuple[str, int, int, int]
 NOTHING: Pending = ()
 
@@ -58,6 +60,25 @@ def utf8_next(pending: tuple[str, int, int, int], byte: int) -> Pending | int | 
     if low > high:
         return None
     return low if left == 1 else ("utf8", low, high, left - 1)
+
+
+def started(node: Node, pending: tuple[str, int, int, int]) -> State | None:
+    """The state after some bytes of a character of UTF-8; None where no character that they begin can come."""
+    _, low, high, left = pending
+    starts, targets = regular.moves(node)
+    at = bisect_right(starts, low)
+    if high - low + 1 == 1 << 6 * left and (at == len(starts) or starts[at] > high):
+        # One language after each of them: then it does not matter which it is, and states stay few.
+        return None if regular.is_empty(targets[at - 1]) else State(targets[at - 1], ("tail", left))
+    return State(node, pending) if codepoints.meets(regular.live(node), low, high) else None
+
+
+def _tail(state: State, byte: int) -> State | None:
+    """One more byte of a character that only has to end."""
+    left: int = state.pending[1]  # type: ignore[misc]
+    if byte & 0xC0 != 0x80:
+        return None
+    return State(state.node, NOTHING if left == 1 else ("tail", left - 1))
 
 
 @dataclass(frozen=True)
@@ -92,14 +113,15 @@ class Utf8:
             if byte < 0x80:
                 return _derived(state.node, byte)
             pending: Pending | int | None = utf8_lead(byte)
+        elif state.pending[0] == "tail":
+            return _tail(state, byte)
         else:
             pending = utf8_next(state.pending, byte)  # type: ignore[arg-type]
         if pending is None:
             return None
         if isinstance(pending, int):
             return _derived(state.node, pending)
-        _, low, high, _ = pending  # type: ignore[misc]
-        return State(state.node, pending) if codepoints.meets(regular.live(state.node), low, high) else None
+        return started(state.node, pending)  # type: ignore[arg-type]
 
     def accepting(self, state: State) -> bool:
         return not state.pending and state.node.nullable
@@ -149,6 +171,8 @@ class JsonString:
         """The state after a byte, not yet asked whether anything can follow."""
         node, pending = state.node, state.pending
         kind = pending[0] if pending else ""
+        if kind == "tail":
+            return _tail(state, byte)
         if kind == "utf8":
             after = utf8_next(pending, byte)  # type: ignore[arg-type]
             return self._resolved(node, after)
@@ -205,12 +229,14 @@ class JsonString:
             return None
         if isinstance(after, int):
             return State(regular.derive(node, after), NOTHING)
-        return State(node, after)
+        return started(node, after)  # type: ignore[arg-type]
 
     def _viable(self, state: State) -> bool:
         """Whether some character fits what was read of it and can follow."""
         if not state.pending:
             return not regular.is_empty(state.node)
+        if state.pending[0] in ("utf8", "tail"):  # asked already, by ``started``
+            return True
         return any(self._leads_on(state.node, first, fits) for first, fits in self._candidates(state.pending))
 
     def _leads_on(self, node: Node, first: int, fits: Ranges | None) -> bool:
@@ -227,9 +253,6 @@ class JsonString:
     def _candidates(self, pending: Pending) -> Iterator[tuple[int, Ranges | None]]:
         """What the part read may turn out to be: (a lone surrogate before or −1, the characters that fit after it)."""
         kind = pending[0]  # type: ignore[misc]
-        if kind == "utf8":
-            yield -1, ((pending[1], pending[2]),)  # type: ignore[misc]
-            return
         if kind == "high":
             yield -1, _astral(pending[1], *LOW)  # type: ignore[misc]
             if self._lone:

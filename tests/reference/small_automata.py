@@ -1,0 +1,88 @@
+"""Small automata for the masker's tests: written out here, so that nothing of the schema layer is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from harness.reference import regular
+from harness.reference.automaton import Region
+from harness.reference.regular import Node
+from harness.reference.spelling import JsonString, State
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Exactly these byte strings; a state is the text read so far."""
+
+    texts: tuple[bytes, ...]
+
+    def start(self) -> bytes | None:
+        return b"" if self.texts else None
+
+    def step(self, state: bytes, byte: int) -> bytes | None:
+        after = state + bytes([byte])
+        return after if any(text.startswith(after) for text in self.texts) else None
+
+    def accepting(self, state: bytes) -> bool:
+        return state in self.texts
+
+
+class Listing:
+    """``["…","…"]``: one string for each language, in order, white space before any of ``[],"`` where ``spaces``.
+
+    A state is (place, string's state or None): place 2i is before string i or its comma, 2i + 1 inside it or after it.
+    """
+
+    def __init__(self, nodes: list[Node], *, spaces: bool = False, **policy: Any) -> None:
+        self._strings = [JsonString(node, **policy) for node in nodes]
+        self._spaces = spaces
+
+    def start(self) -> Hashable | None:
+        return None if any(s.start() is None for s in self._strings) else ("before", 0)
+
+    def accepting(self, state: Any) -> bool:
+        return bool(state == ("end",))
+
+    def step(self, state: Any, byte: int) -> Hashable | None:
+        if state[0] == "in":
+            _, index, inner = state
+            after = self._strings[index].step(inner, byte)
+            return None if after is None else self._wrapped(index, after)
+        if self._spaces and byte == 0x20 and state != ("end",):
+            return state  # type: ignore[no-any-return]
+        match state:
+            case ("before", 0) if byte == ord("["):
+                return ("item", 0)
+            case ("item", index) if byte == ord('"'):
+                inner = self._strings[index].start()
+                assert inner is not None
+                opened = self._strings[index].step(inner, byte)
+                assert opened is not None
+                return ("in", index, opened)
+            case ("after", index) if index + 1 < len(self._strings):
+                return ("item", index + 1) if byte == ord(",") else None
+            case ("after", _) if byte == ord("]"):
+                return ("end",)
+        return None
+
+    def _wrapped(self, index: int, inner: State) -> Hashable:
+        return ("after", index) if inner.at == "closed" else ("in", index, inner)
+
+
+class ListingWithRegions(Listing):
+    def region(self, state: Any) -> Region[Any] | None:
+        if state[0] != "in":
+            return None
+        _, index, inner = state
+        return Region(self._strings[index], inner, lambda end: self._wrapped(index, end))
+
+
+class ListingWithBytes(ListingWithRegions):
+    def viable_bytes(self, state: Any) -> list[int]:
+        return [byte for byte in range(255, -1, -1) if self.step(state, byte) is not None]
+
+
+def words(*texts: str) -> Node:
+    return regular.texts(texts)
