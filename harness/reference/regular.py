@@ -12,9 +12,12 @@ Lengths count code points. Surrogates are code points of the alphabet: whether t
 from __future__ import annotations
 
 import itertools
+import threading
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
+from weakref import WeakValueDictionary
 
 from harness.reference import codepoints
 from harness.reference.automaton import TooComplex
@@ -22,12 +25,15 @@ from harness.reference.codepoints import MAX, Ranges
 
 # Nodes that one emptiness question may visit. A language of strings of length n needs n nodes to reach its end.
 EMPTINESS_BOUND = 200_000
+# Step functions that are kept, in their pieces and 20 for each (about 50 bytes a piece): the oldest is forgotten
+# first, and worked out again where it is asked for. About 100 MB at the most.
+MOVES_BOUND = 2_000_000
 
 
 class Node:
     """A regular language. Compare by identity. ``nullable``: whether the empty text is in it."""
 
-    __slots__ = ("_alive", "_live", "_moves", "args", "id", "nullable", "op", "positive")
+    __slots__ = ("__weakref__", "_alive", "_live", "_moves", "args", "id", "marks", "nullable", "op", "positive")
 
     def __init__(self, op: str, args: tuple[Any, ...], nullable: bool, positive: bool, number: int) -> None:
         self.op = op
@@ -36,6 +42,7 @@ class Node:
         # Built without intersection and complement: then it is empty only if it is EMPTY itself.
         self.positive = positive
         self.id = number
+        self.marks = _marks_of(op, args)
         self._moves: Moves | None = None
         self._alive: bool | None = True if nullable or (positive and op != "empty") else None
         self._live: Ranges | None = None
@@ -47,18 +54,42 @@ class Node:
 # A step function: code points from starts[i] up to starts[i + 1] − 1 lead to targets[i]; starts[0] is 0.
 Moves = tuple[tuple[int, ...], tuple[Node, ...]]
 
-_interned: dict[tuple[Any, ...], Node] = {}
+# A node lives as long as something refers to it: a compiled constraint, a state, another node, a kept step function.
+# Numbers are never given twice, so the key of a node that is gone is never asked for again.
+_interned: WeakValueDictionary[tuple[Any, ...], Node] = WeakValueDictionary()
 _numbers = itertools.count()
+_lock = threading.Lock()
 
 
 def _node(op: str, args: tuple[Any, ...], nullable: bool, positive: bool = True) -> Node:
-    key = (op, *(a.id if isinstance(a, Node) else a for a in args))
+    key = (op, *[a.id if isinstance(a, Node) else a for a in args])
     found = _interned.get(key)
     if found is None:
-        # setdefault and a counter, so that two threads agree on one node, and never on one number for two.
-        found = _interned.setdefault(key, Node(op, args, nullable, positive, next(_numbers)))
+        with _lock:  # two threads agree on one node
+            found = _interned.get(key)
+            if found is None:
+                found = _interned[key] = Node(op, args, nullable, positive, next(_numbers))
     return found
 
+
+_NO_MARKS: frozenset[int] = frozenset()
+
+
+def _marks_of(op: str, args: tuple[Any, ...]) -> frozenset[int]:
+    """The marks that a text of the language may hold (see ``mark``)."""
+    if op == "mark":
+        return frozenset(args)
+    if op in ("held", "inflate", "chars"):
+        return _NO_MARKS
+    found = _NO_MARKS
+    for part in args:
+        if isinstance(part, Node) and part.marks:
+            found = found | part.marks
+    return found & {SPOT} if op == "erase" else found
+
+
+# The mark that asks the question of ``held``.
+SPOT = -1
 
 EMPTY = _node("empty", (), False)
 EPSILON = _node("epsilon", (), True)
@@ -86,15 +117,30 @@ def concat(*parts: Node) -> Node:
 
 
 def _concat(one: Node, other: Node) -> Node:
+    """Concatenations lean to the right: the first part of one is never one itself."""
+    if one.op != "concat":
+        return _concat_one(one, other)
+    if other is EMPTY or other is EPSILON:
+        return one if other is EPSILON else EMPTY
+    parts = []
+    while one.op == "concat":
+        parts.append(one.args[0])
+        one = one.args[1]
+    other = _concat_one(one, other)
+    for part in reversed(parts):
+        other = _concat_one(part, other)
+    return other
+
+
+def _concat_one(one: Node, other: Node) -> Node:
     if one is EMPTY or other is EMPTY:
         return EMPTY
     if one is EPSILON:
         return other
     if other is EPSILON:
         return one
-    if one.op == "concat":
-        return _concat(one.args[0], _concat(one.args[1], other))
-    if one is ANY and (other is ANY or (other.op == "concat" and other.args[0] is ANY)):
+    # x*x* = x*, x*x? … = x*: what a loop takes in anyway
+    if one.op == "star" and (other is one or (other.op == "concat" and other.args[0] is one)):
         return other
     return _node("concat", (one, other), one.nullable and other.nullable, one.positive and other.positive)
 
@@ -223,45 +269,54 @@ def texts(literals: Iterable[str]) -> Node:
 # --- positions with a condition --------------------------------------------------------------------------------
 #
 # A look-around is a condition on one position of a text. The expression around it is built over texts with marks:
-# mark i stands where condition i must hold. ``followed`` and ``preceded`` are the marked texts in which every mark i
-# has what it asks for on its right or left, marks not counted; ``erase`` takes the marks out. All of it stays
-# regular, inside repetitions too.
+# mark i stands where condition i must hold. A condition is a language too, of whole texts in which one mark, SPOT,
+# stands at the position asked about: so a look-behind inside a look-ahead sees all that stands before it. ``held`` are
+# the marked texts in which every mark i has what it asks for; ``erase`` takes the marks out. All of it stays regular,
+# inside repetitions too.
 
 
 def mark(number: int) -> Node:
-    """A position, marked; only inside ``erase``."""
+    """A position, marked; only inside ``erase`` and ``held``."""
     return _node("mark", (number,), False)
 
 
-def followed(number: int, by: Node) -> Node:
-    """The marked texts in which what follows each mark ``number`` to the end is in ``by``."""
-    return _node("followed", (number, by), True, False)
-
-
-def preceded(number: int, by: Node) -> Node:
-    """The marked texts in which what precedes each mark ``number`` from the start is in ``by``."""
-    return _node("preceded", (number, by), True, False)
+def held(number: int, where: Node, *, positive: bool) -> Node:
+    """The marked texts of which this holds at every mark ``number``: without marks but with SPOT there, the text is
+    (``positive``) or is not in ``where``. Only to be intersected with others, inside ``erase``."""
+    if where is EMPTY and not positive:
+        return ANY
+    return _node("held", (number, where, positive), True, False)
 
 
 def _inflate(one: Node) -> Node:
-    """The texts of ``one`` with any marks in any places."""
-    return _node("inflate", (one,), one.nullable, False) if one is not EMPTY else EMPTY
+    """The texts of ``one`` with any marks in any places; ANY, as it takes part in intersections only, for ANY."""
+    return _node("inflate", (one,), one.nullable, False) if one is not EMPTY and one is not ANY else one
 
 
 def erase(one: Node) -> Node:
-    """The texts of ``one``, a language of marked texts, without their marks."""
+    """The texts of ``one``, a language of marked texts, without their marks (SPOT stays)."""
     if one is EMPTY or one is EPSILON:
+        return one
+    marks = one.marks - {SPOT}
+    parts: tuple[Node, ...] = one.args if one.op == "inter" else (one,)
+    needed = [p for p in parts if p.op != "held" or p.args[0] in marks]
+    if not marks and SPOT not in one.marks:
+        needed = [p.args[0] if p.op == "inflate" else p for p in needed]
+    one = intersection(*needed)
+    if not marks:
         return one
     return _node("erase", (one,), any(n.nullable for n in _past_marks(one)), False)
 
 
 def _past_marks(one: Node) -> list[Node]:
-    """``one`` and everything that it becomes by reading marks alone."""
+    """``one`` and everything that it becomes by reading marks alone, SPOT left out."""
     found = {one.id: one}
     stack = [one]
     while stack:
         node = stack.pop()
-        for number in _marks(node):
+        for number in node.marks:
+            if number == SPOT:
+                continue
             after = _read_mark(node, number)
             if after is not EMPTY and after.id not in found:
                 found[after.id] = after
@@ -269,37 +324,43 @@ def _past_marks(one: Node) -> list[Node]:
     return [found[i] for i in sorted(found)]
 
 
-def _marks(node: Node) -> set[int]:
-    """The marks that a marked text of ``node`` may hold."""
-    if node.op == "mark":
-        return {node.args[0]}
-    if node.op in ("followed", "preceded", "inflate", "erase", "chars"):
-        return set()
-    return {m for a in node.args if isinstance(a, Node) for m in _marks(a)}
-
-
 def _read_mark(node: Node, number: int) -> Node:
     """The derivative by a mark."""
     op, args = node.op, node.args
-    if op == "mark":
-        return EPSILON if args[0] == number else EMPTY
-    if op == "followed":
-        return intersection(node, _inflate(args[1])) if args[0] == number else node
-    if op == "preceded":
-        return node if args[0] != number or args[1].nullable else EMPTY
+    if op == "held":
+        if args[0] != number:
+            return node
+        holds = _read_mark(args[1], SPOT)
+        return intersection(node, _inflate(holds if args[2] else complement(holds)))
     if op == "inflate":
         return node
+    if op == "inter":
+        return _combine(op, [_read_mark(a, number) for a in args])
+    if number not in node.marks:
+        return EMPTY
+    if op == "mark":
+        return EPSILON
     if op == "concat":
-        first = _concat(_read_mark(args[0], number), args[1])
-        return union(first, _read_mark(args[1], number)) if args[0].nullable else first
+        found = []
+        while node.op == "concat":
+            first, rest = node.args
+            found.append(_concat(_read_mark(first, number), rest))
+            node = rest
+            if not first.nullable:
+                return union(*found)
+        return union(*found, _read_mark(node, number))
     if op == "star":
         return _concat(_read_mark(args[0], number), node)
     if op == "repeat":
-        rest = repeat(args[0], max(args[1] - 1, 0), None if args[2] is None else args[2] - 1)
-        return _concat(_read_mark(args[0], number), rest)
-    if op in ("union", "inter"):
-        return _combine(op, [_read_mark(a, number) for a in args])
-    return EMPTY
+        return _concat(_read_mark(args[0], number), _one_less(node))
+    if op == "erase":
+        return union(*(erase(_read_mark(n, number)) for n in _past_marks(args[0])))
+    return union(*(_read_mark(a, number) for a in args))
+
+
+def _one_less(node: Node) -> Node:
+    part, low, high = node.args
+    return repeat(part, max(low - 1, 0), None if high is None else high - 1)
 
 
 # --- derivatives -----------------------------------------------------------------------------------------------
@@ -307,41 +368,88 @@ def _read_mark(node: Node, number: int) -> Node:
 
 def moves(node: Node) -> Moves:
     """The derivatives of a node by every code point, as a step function."""
-    if node._moves is None:
-        node._moves = _compute_moves(node)
-    return node._moves
+    found = node._moves
+    return found if found is not None else _work_out(node)
 
 
 _NOWHERE: Moves = ((0,), (EMPTY,))
+_kept: deque[tuple[Node, int]] = deque()
+_kept_weight = 0
 
 
-def _compute_moves(node: Node) -> Moves:
+def _work_out(root: Node) -> Moves:
+    """``moves`` of a node and of all that it is made of, without recursion: patterns can be long."""
+    known: dict[int, Moves] = {}  # here too, whatever is forgotten meanwhile
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        found = node._moves if node.id not in known else known[node.id]
+        if found is None:
+            needed = _made_of(node)
+            missing = [n for n in needed if n.id not in known and n._moves is None]
+            if missing:
+                stack.extend(missing)
+                continue
+            found = node._moves = _derivatives(node, [known.get(n.id) or moves(n) for n in needed])
+            _keep(node, found)
+        known[node.id] = found
+        stack.pop()
+    return known[root.id]
+
+
+def _keep(node: Node, found: Moves) -> None:
+    """Count what is kept, and forget the oldest past the bound."""
+    global _kept_weight
+    weight = 20 + len(found[0])
+    with _lock:
+        _kept.append((node, weight))
+        _kept_weight += weight
+        old = []
+        while _kept_weight > MOVES_BOUND and len(_kept) > 1:
+            old.append(_kept.popleft())
+            _kept_weight -= old[-1][1]
+    for forgotten, _ in old:
+        forgotten._moves = forgotten._live = None
+
+
+def _made_of(node: Node) -> list[Node]:
+    """The nodes whose step functions make up that of ``node``."""
     op, args = node.op, node.args
-    if op in ("empty", "epsilon"):
-        return _NOWHERE
+    if op == "concat":
+        return [args[0], args[1]] if args[0].nullable else [args[0]]
+    if op in ("star", "repeat", "not", "inflate"):
+        return [args[0]]
+    if op == "held":
+        return [args[1]]
+    if op == "erase":
+        return _past_marks(args[0])
+    return list(args) if op in ("union", "inter") else []
+
+
+def _derivatives(node: Node, parts: list[Moves]) -> Moves:
+    """The step function of a node from those of ``_made_of``."""
+    op, args = node.op, node.args
     if op == "chars":
         return _step_function(args[0])
     if op == "concat":
-        first = _map(moves(args[0]), lambda d: _concat(d, args[1]))
-        return _merge([first, moves(args[1])], union) if args[0].nullable else first
+        first = _map(parts[0], lambda d: _concat(d, args[1]))
+        return _merge([first, parts[1]], union) if args[0].nullable else first
     if op == "star":
-        return _map(moves(args[0]), lambda d: _concat(d, node))
+        return _map(parts[0], lambda d: _concat(d, node))
     if op == "repeat":
-        rest = repeat(args[0], max(args[1] - 1, 0), None if args[2] is None else args[2] - 1)
-        return _map(moves(args[0]), lambda d: _concat(d, rest))
+        rest = _one_less(node)
+        return _map(parts[0], lambda d: _concat(d, rest))
     if op == "not":
-        return _map(moves(args[0]), complement)
-    if op == "mark":
-        return _NOWHERE
-    if op == "followed":
-        return (0,), (node,)
-    if op == "preceded":
-        return _map(moves(args[1]), lambda d: preceded(args[0], d))
+        return _map(parts[0], complement)
+    if op == "held":
+        return _map(parts[0], lambda d: held(args[0], d, positive=args[2]))
     if op == "inflate":
-        return _map(moves(args[0]), _inflate)
+        return _map(parts[0], _inflate)
     if op == "erase":
-        return _merge([_map(moves(n), erase) for n in _past_marks(args[0])], union)
-    return _merge([moves(a) for a in args], union if op == "union" else intersection)
+        return _merge([_map(f, erase) for f in parts], union)
+    if op in ("union", "inter"):
+        return _merge(parts, union if op == "union" else intersection)
+    return _NOWHERE  # empty, epsilon, mark
 
 
 def _step_function(ranges: Ranges) -> Moves:
