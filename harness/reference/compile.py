@@ -1,0 +1,87 @@
+"""A constraint under a profile → its automaton.
+
+Everything that can be known to be unsupported or malformed is said here, before a byte is read: every schema that the
+constraint can lead to is looked at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from harness.constraint import Constraint
+from harness.errors import CompileError, UnsupportedError
+from harness.profile import Profile
+from harness.reference import drafts, regex_syntax, regular
+from harness.reference.automaton import Automaton, TooComplex
+from harness.reference.documents import Documents, parse
+from harness.reference.keywords import Schemas
+from harness.reference.spelling import Utf8
+from harness.reference.tree import Tree
+
+# Python frames that deeply nested schemas may take. Pure Python calls cost no C stack.
+RECURSION_LIMIT = 20_000
+
+
+def compile(
+    constraint: Constraint,
+    profile: Profile | None = None,
+    *,
+    default_draft: str = "2020-12",
+    resources: Mapping[str, Any] | None = None,
+) -> Automaton[Any]:
+    """The automaton of a constraint.
+
+    default_draft: the draft of a schema without ``$schema``. resources: documents by URI that references may lead to.
+    UnsupportedError names what cannot be decided exactly, CompileError the place of what is malformed.
+    """
+    profile = profile or Profile()
+    match constraint.kind:
+        case "json_schema":
+            return schema(parse(constraint.text), profile, default_draft=default_draft, resources=resources)
+        case "json_object":
+            return schema({"type": "object"}, profile)
+        case "regex":
+            return _guarded(lambda: Utf8(regex_syntax.compile(constraint.text, dialect=_dialect(profile), search=False)))
+        case "choice":
+            return Utf8(regular.texts(json.loads(constraint.text)))
+    raise UnsupportedError(f"constraints of kind {constraint.kind}")
+
+
+def schema(
+    schema: Any,
+    profile: Profile,
+    *,
+    default_draft: str = "2020-12",
+    resources: Mapping[str, Any] | None = None,
+) -> Tree:
+    """The automaton of a parsed JSON Schema (numbers int or Fraction)."""
+    if sys.getrecursionlimit() < RECURSION_LIMIT:
+        sys.setrecursionlimit(RECURSION_LIMIT)
+
+    def build() -> Tree:
+        documents = Documents(schema, drafts.BY_NAME[default_draft], resources)
+        schemas = Schemas(documents, profile)
+        # draft-04: an integer is a number *written* without fraction and exponent (validators read it so, too).
+        is_draft4 = documents.root.draft is drafts.DRAFT4
+        return Tree(schemas, schemas.root(), integer_spelling="digits" if is_draft4 else profile.integer_spelling)
+
+    return _guarded(build)
+
+
+def _guarded(build: Any) -> Any:
+    try:
+        return build()
+    except TooComplex as bound:
+        raise UnsupportedError(f"too complex: {bound}") from bound
+    except RecursionError as error:
+        raise UnsupportedError("too complex: nested too deep") from error
+
+
+def _dialect(profile: Profile) -> Any:
+    return profile.regex_dialect
+
+
+__all__ = ["CompileError", "UnsupportedError", "compile", "schema"]

@@ -1,0 +1,381 @@
+"""One object being read against one shape: which keys may come next, what their values must be, whether it can end.
+
+Keys matter by their decoded text. What is kept of the past is only what the future needs: the keys seen where they
+may not come again or are counted, the required keys still missing, the obligations ("some member …") still owed.
+
+Whether an object can still end is a question about *sets* of keys: the missing ones must come, every owed obligation
+needs a member, and the number of distinct keys must come out within its bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import TYPE_CHECKING, NamedTuple
+
+from harness.errors import UnsupportedError
+from harness.profile import Profile
+from harness.reference import regular
+from harness.reference.automaton import TooComplex
+from harness.reference.regular import Node
+from harness.reference.terms import Expr, KeyMap, ObjectShape
+
+if TYPE_CHECKING:
+    from harness.reference.life import Life
+
+# Obligations that one object may owe at once, and answers kept.
+OWED_BOUND = 8
+MEMO_BOUND = 100_000
+
+
+class ObjectAt(NamedTuple):
+    """seen: keys read (empty where they do not matter). missing: required keys to come. owed: obligations to be met.
+    last: the position of the last declared key (``declared``), or the last key (``sorted``). bad: keys whose last value
+    will not do (``last_wins``). held: (key, obligation) that the last value of a key meets for now (``last_wins``)."""
+
+    shape: ObjectShape
+    seen: frozenset[str]
+    missing: frozenset[str]
+    owed: frozenset[KeyMap]
+    last: int | str | None
+    bad: frozenset[str] = frozenset()
+    held: frozenset[tuple[str, KeyMap]] = frozenset()
+
+
+class Objects:
+    def __init__(self, life: Life, profile: Profile) -> None:
+        self._life = life
+        self._duplicates = profile.duplicate_keys
+        self._order = profile.key_order
+        self._finishes: dict[ObjectAt, bool] = {}
+        self._nodes: dict[ObjectAt, Node] = {}
+        self._bases: dict[ObjectShape, tuple[frozenset[str], Node, bool]] = {}
+
+    # --- the protocol ----------------------------------------------------------------------------------------------
+
+    def start(self, shape: ObjectShape) -> ObjectAt | None:
+        """Before the first key; None where no object is of this shape."""
+        if self._order == "sorted" and (shape.some or shape.low > len(shape.required)):
+            raise UnsupportedError("key_order 'sorted' with minProperties or with members that must violate a schema")
+        if len(shape.some) > OWED_BOUND:
+            raise TooComplex(f"more than {OWED_BOUND} members must violate a schema each")
+        first: int | str | None = 0 if self._order == "declared" else None
+        at = ObjectAt(shape, frozenset(), shape.required, shape.some, first)
+        return at if self.can_finish(at) else None
+
+    def accepts(self, at: ObjectAt) -> bool:
+        """Whether the object may end here."""
+        return (
+            not at.missing and not at.bad and len(at.seen) >= at.shape.low and at.owed <= {w for _, w in at.held}
+        )
+
+    def after(self, at: ObjectAt, key: str) -> list[tuple[Expr, ObjectAt]]:
+        """What the value of ``key`` may be, and what the object is then; only what can still end."""
+        if not self._usable(at, key):
+            return []
+        shape, algebra = at.shape, self._life.algebra
+        expr = shape.every.at(key)
+        then = self._with_key(at, key)
+        wanted = [w for w in sorted(at.owed, key=lambda w: w.id) if w.at(key) is not algebra.false]
+        if self._duplicates == "last_wins" and self._repeatable(at, key):
+            return self._after_revocable(then, key, expr, wanted)
+        found: dict[Expr, ObjectAt] = {}
+        for size in range(len(wanted), -1, -1):
+            for some in combinations(wanted, size):
+                value = algebra.and_(expr, *(w.at(key) for w in some))
+                if value in found or not self._life.alive(value):
+                    continue
+                reached = then._replace(owed=then.owed - set(some)) if some else then
+                if self.can_finish(reached):
+                    found[value] = reached
+        return list(found.items())
+
+    def _after_revocable(
+        self, then: ObjectAt, key: str, expr: Expr, wanted: list[KeyMap]
+    ) -> list[tuple[Expr, ObjectAt]]:
+        """The value may be replaced by a later one of the same key: each outcome is followed apart."""
+        algebra = self._life.algebra
+        held = frozenset((k, w) for k, w in then.held if k != key)
+        bad = then.bad - {key}
+        outcomes: list[tuple[Expr, ObjectAt]] = [(algebra.not_(expr), then._replace(held=held, bad=bad | {key}))]
+        for size in range(len(wanted) + 1):
+            for some in combinations(wanted, size):
+                signs = [w.at(key) if w in some else algebra.not_(w.at(key)) for w in wanted]
+                now = then._replace(held=held | {(key, w) for w in some}, bad=bad)
+                outcomes.append((algebra.and_(expr, *signs), now))
+        return [(value, now) for value, now in outcomes if self._life.alive(value) and self.can_finish(now)]
+
+    def keys(self, at: ObjectAt) -> Node:
+        """The language of the keys that may come next."""
+        found = self._nodes.get(at)
+        if found is None:
+            found = self._life.spellable(self._next_keys(at))
+            if len(self._nodes) > MEMO_BOUND:
+                self._nodes.clear()
+            self._nodes[at] = found
+        return found
+
+    # --- keys ------------------------------------------------------------------------------------------------------
+
+    def _with_key(self, at: ObjectAt, key: str) -> ObjectAt:
+        shape = at.shape
+        seen = at.seen
+        if self._duplicates == "forbidden" or shape.high is not None or len(seen) < shape.low or self._order == "sorted":
+            seen = seen | {key}
+        elif self._duplicates == "last_wins" and shape.some:
+            seen = seen | {key}
+        last = at.last
+        if self._order == "declared":
+            last = shape.positions[key] + 1 if key in shape.positions else len(shape.order)
+        elif self._order == "sorted":
+            last, seen = key, (seen if shape.high is not None else frozenset())
+        return at._replace(seen=seen, missing=at.missing - {key}, last=last)
+
+    def _repeatable(self, at: ObjectAt, key: str) -> bool:
+        """Whether a key may come again later."""
+        if self._duplicates == "forbidden":
+            return False
+        return not (self._order == "declared" and key in at.shape.positions)
+
+    def _usable(self, at: ObjectAt, key: str) -> bool:
+        """Whether the order and the rule on repeats let a key come next, or later."""
+        if not self._life.is_spellable(key):
+            return False
+        if self._duplicates == "forbidden" and key in at.seen:
+            return False
+        if self._order == "declared" and at.last is not None:
+            position = at.shape.positions.get(key)
+            return position is None or position >= at.last  # type: ignore[operator]
+        if self._order == "sorted" and at.last is not None:
+            return key > at.last or (key == at.last and self._duplicates != "forbidden")  # type: ignore[operator]
+        return True
+
+    def _classes(self, at: ObjectAt, names: set[str]) -> Iterator[tuple[Node, Expr]]:
+        """The classes of keys that have a value, without ``names`` and without keys that cannot come."""
+        gone = names if self._duplicates != "forbidden" else names | at.seen
+        for node, expr in at.shape.every.classes:
+            if self._life.alive(expr):
+                rest = self._life.spellable(node)
+                if gone:
+                    rest = regular.difference(rest, regular.texts(gone))
+                if self._order == "sorted" and isinstance(at.last, str):
+                    rest = regular.intersection(rest, _after_text(at.last, equal=self._duplicates != "forbidden"))
+                if not regular.is_empty(rest):
+                    yield rest, expr
+
+    def _next_keys(self, at: ObjectAt) -> Node:
+        shape = at.shape
+        spare = None if shape.high is None else shape.high - len(at.seen) - len(at.missing)
+        # Every key that can come leaves the object able to end, but for: bounds on the number of keys, obligations,
+        # and an order in which a key closes the way to earlier ones.
+        if at.owed or (spare is not None and spare <= 0):
+            return self._tried_keys(at)
+        if self._order == "any" or not (shape.low > len(at.seen)):
+            return self._free_keys(at)
+        return self._tried_keys(at)
+
+    def _free_keys(self, at: ObjectAt) -> Node:
+        shape = at.shape
+        alive, classes, finite = self._base(shape)
+        if self._order == "any":
+            if self._duplicates != "forbidden" or not at.seen:
+                return regular.union(regular.texts(alive), classes)
+            if finite or len(alive) <= 64:
+                rest = regular.texts(alive - at.seen)
+                others = at.seen - shape.every.names.keys()
+                if classes is regular.EMPTY:
+                    return rest
+                return regular.union(
+                    rest, regular.difference(classes, regular.texts(others)) if others else classes
+                )
+            return regular.difference(regular.union(regular.texts(alive), classes), regular.texts(at.seen))
+        if self._order == "declared":
+            ahead = [shape.positions[m] for m in at.missing if m in shape.positions]
+            limit = min(ahead, default=None)
+            names = {
+                n
+                for n in alive | (shape.positions.keys() - shape.every.names.keys())
+                if self._usable(at, n)
+                and (limit is None or shape.positions.get(n, limit + 1) <= limit)
+                and (n in alive or self._life.alive(shape.every.at(n)))
+            }
+            if limit is not None:
+                return regular.texts(names)
+            gone = set(shape.positions) | (at.seen if self._duplicates == "forbidden" else set())
+            return regular.union(
+                regular.texts(names), regular.difference(classes, regular.texts(gone)) if gone else classes
+            )
+        least = min(at.missing, default=None)
+        names = {n for n in alive if self._usable(at, n) and (least is None or n <= least)}
+        others = [node for node, _ in self._classes(at, set(shape.every.names))]
+        node = regular.union(regular.texts(names), *others)
+        if least is not None:
+            node = regular.difference(node, _after_text(least, equal=False))
+        return node
+
+    def _base(self, shape: ObjectShape) -> tuple[frozenset[str], Node, bool]:
+        """The names that have a value, the language of the other keys that have one, and whether there is none."""
+        found = self._bases.get(shape)
+        if found is None:
+            life = self._life
+            names = shape.every.names
+            alive = frozenset(n for n, e in names.items() if life.is_spellable(n) and life.alive(e))
+            nodes = [node for node, e in shape.every.classes if life.alive(e)]
+            union = regular.union(*nodes)
+            if names and union is not regular.EMPTY:
+                union = regular.difference(union, regular.texts(names))
+            found = (alive, union, union is regular.EMPTY)
+            if life.settled:
+                self._bases[shape] = found
+        return found
+
+    def _tried_keys(self, at: ObjectAt) -> Node:
+        """Name by name and class by class: whether the object can end after it."""
+        shape = at.shape
+        names = self._all_names(at)
+        good = {n for n in names | at.missing if self.after(at, n)}
+        if self._duplicates != "forbidden":
+            good |= {n for n in at.seen if self.after(at, n)}
+        nodes = []
+        for node, _, _ in self._cells(at, names | at.missing | at.seen):
+            example = regular.enumerate_texts(node, 1)
+            if example and self.after(at, example[0]):
+                nodes.append(node)
+        if self._order == "sorted" and nodes and at.missing:
+            bound = _after_text(min(at.missing), equal=False)
+            nodes = [regular.difference(regular.union(*(n for n, _, _ in self._cells(at, names | at.missing | at.seen))), bound)]
+            if shape.high is not None and shape.high - len(at.seen) - len(at.missing) <= 0:
+                nodes = []
+        return regular.union(regular.texts(good), *nodes)
+
+    def _all_names(self, at: ObjectAt) -> set[str]:
+        names = set(at.shape.every.names)
+        for wanted in at.owed:
+            names |= wanted.names.keys()
+        return names | at.shape.positions.keys()
+
+    def _cells(self, at: ObjectAt, names: set[str]) -> list[tuple[Node, Expr, tuple[Expr, ...]]]:
+        """The other keys by class and by what each owed obligation asks of them: (keys, value, one per obligation)."""
+        owed = sorted(at.owed, key=lambda w: w.id)
+        cells: list[tuple[Node, Expr, tuple[Expr, ...]]] = [(n, e, ()) for n, e in self._classes(at, names)]
+        for wanted in owed:
+            following = []
+            for node, expr, asked in cells:
+                for other, more in wanted.classes:
+                    both = node if len(wanted.classes) == 1 else regular.intersection(node, other)
+                    if not regular.is_empty(both):
+                        following.append((both, expr, (*asked, more)))
+            cells = following
+        return cells
+
+    # --- whether it can end ----------------------------------------------------------------------------------------
+
+    def can_finish(self, at: ObjectAt) -> bool:
+        """Whether some further members make the object one of its shape."""
+        found = self._finishes.get(at)
+        if found is None:
+            before = self._life.settled
+            found = self._can_finish(at)
+            if found or (before and self._life.settled):
+                if len(self._finishes) > MEMO_BOUND:
+                    self._finishes.clear()
+                self._finishes[at] = found
+        return found
+
+    def _can_finish(self, at: ObjectAt) -> bool:
+        shape, life = at.shape, self._life
+        for name in at.missing:
+            if not self._usable(at, name) or not life.alive(shape.every.at(name)):
+                return False
+        for name in at.bad:
+            if not self._usable(at, name) or not life.alive(shape.every.at(name)):
+                return False
+        spare = None
+        if shape.high is not None:
+            spare = shape.high - len(at.seen) - len(at.missing)
+            if spare < 0:
+                return False
+        if not self._enough_keys(at):
+            return False
+        return not at.owed or self._can_pay(at, spare)
+
+    def _enough_keys(self, at: ObjectAt) -> bool:
+        """Whether as many distinct keys as ``low`` asks for can come."""
+        needed = at.shape.low - len(at.seen) - len(at.missing)
+        if needed <= 0:
+            return True
+        names = self._all_names(at)
+        for name in names:
+            if name not in at.missing and name not in at.seen and self._usable(at, name):
+                needed -= self._life.alive(at.shape.every.at(name))
+                if needed <= 0:
+                    return True
+        for node, _ in self._classes(at, names | at.missing | at.seen):
+            needed -= len(regular.enumerate_texts(node, needed))
+            if needed <= 0:
+                return True
+        return False
+
+    def _can_pay(self, at: ObjectAt, spare: int | None) -> bool:
+        """Whether every owed obligation finds a member, with at most ``spare`` keys beyond the missing ones."""
+        owed = sorted(at.owed, key=lambda w: w.id)
+        every = (1 << len(owed)) - 1
+        cost = {0: 0}
+
+        def paid() -> bool:
+            return every in cost and (spare is None or cost[every] <= spare)
+
+        def use(sets: list[int], price: int, times: int) -> None:
+            for _ in range(times):
+                for mask, sofar in list(cost.items()):
+                    for some in sets:
+                        reached = mask | some
+                        if reached != mask and cost.get(reached, 1 << 30) > sofar + price:
+                            cost[reached] = sofar + price
+
+        names = self._all_names(at) | at.missing
+        if self._duplicates != "forbidden":
+            names |= at.seen
+        for name in sorted(names, key=lambda n: (n not in at.missing and n not in at.seen, n)):
+            if not self._usable(at, name):
+                continue
+            present = name in at.missing or name in at.seen
+            sets = self._payable(at.shape.every.at(name), tuple(w.at(name) for w in owed))
+            if sets:
+                use(sets, 0 if present else 1, 1)
+                if paid():
+                    return True
+        for node, expr, asked in self._cells(at, names | at.seen):
+            sets = self._payable(expr, asked)
+            if sets:
+                use(sets, 1, len(regular.enumerate_texts(node, len(owed))))
+                if paid():
+                    return True
+        return paid()
+
+    def _payable(self, expr: Expr, asked: tuple[Expr, ...]) -> list[int]:
+        """The sets of obligations (as bits) that one key can meet: by one value, or, where a key may be repeated with
+        every value counting, by several."""
+        algebra, life = self._life.algebra, self._life
+        useful = [i for i, e in enumerate(asked) if life.alive(algebra.and_(expr, e))]
+        if not useful:
+            return []
+        if self._duplicates == "any":
+            return [sum(1 << i for i in useful)]
+        sets = [1 << i for i in useful]
+        for size in range(2, len(useful) + 1):
+            for some in combinations(useful, size):
+                if life.alive(algebra.and_(expr, *(asked[i] for i in some))):
+                    sets.append(sum(1 << i for i in some))
+        return sets
+
+
+def _after_text(text: str, *, equal: bool) -> Node:
+    """The texts that come after ``text`` by code points."""
+    parts = [regular.concat(regular.text(text), regular.ANY_CHAR, regular.ANY)]
+    for i, c in enumerate(text):
+        if ord(c) < 0x10FFFF:
+            parts.append(regular.concat(regular.text(text[:i]), regular.chars(((ord(c) + 1, 0x10FFFF),)), regular.ANY))
+    if equal:
+        parts.append(regular.text(text))
+    return regular.union(*parts)
