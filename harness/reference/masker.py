@@ -113,13 +113,11 @@ class Masker:
             return cell.steps[byte]
         except KeyError:
             with LOCK:
-                if cell._moves is not None:
-                    after = None
-                else:
-                    state = self.automaton.step(cell.state, byte)
-                    after = None if state is None else self.cell(state)
-                cell.steps[byte] = after
-                return after
+                if byte not in cell.steps:  # another thread may have been faster
+                    # Once all moves are known, a byte without a step is a dead one.
+                    state = None if cell._moves is not None else self.automaton.step(cell.state, byte)
+                    cell.steps[byte] = None if state is None else self.cell(state)
+                return cell.steps[byte]
 
     def read(self, cell: Cell, text: bytes) -> Cell | None:
         """The cell after ``text``, or None."""
@@ -261,11 +259,7 @@ class Masker:
                 else:
                     parts.append(inside.tokens)
                 for end in inside.ends:
-                    state = region.resume(end.state) if region.resume is not None else None
-                    if state is not None:
-                        parts.append(end.tokens)
-                        after = self.cell(state)
-                        stack.extend((n, after) for n in end.nodes)
+                    self._leave(region, node, end, parts, stack)
                 continue
             if at._moves is None and high - low > MANY_CHILDREN:
                 self.moves(at)
@@ -296,6 +290,26 @@ class Masker:
         for other in whole:
             row |= other
         return row
+
+    def _leave(
+        self, region: Region[Any], node: int, end: regions.End, parts: list[Any], stack: list[tuple[int, Cell]]
+    ) -> None:
+        """Where a scalar that the tree entered at ``node`` ends: what is allowed right there, and where to go on."""
+        assert region.resume is not None
+        if not region.by_text:
+            state = region.resume(end.state)
+            if state is not None:
+                parts.append(end.tokens)
+                after = self.cell(state)
+                stack.extend(
+                    (n, after) for n in end.nodes.tolist() if self.trie.first_list[n] < self.trie.first_list[n + 1]
+                )
+            return
+        for place in end.nodes.tolist():
+            state = region.resume(end.state, self.trie.path(node, place))
+            if state is not None:
+                parts.append(self.trie.ids(place))
+                stack.append((place, self.cell(state)))
 
     def _wide(self, waiting: list[tuple[int, Cell]]) -> Any:
         """The viable tokens below some nodes, by arrays."""

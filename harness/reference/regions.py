@@ -7,7 +7,7 @@ what comes after it (``harness.reference.masker``).
 
 The machine's steps are kept as a table of numbers that grows as states are met, so that wide states are walked by
 numpy, many nodes at a time. Nothing is approximated: every entry of the table is an answer of the machine's ``step``,
-or an equal one found faster (``_moves``).
+or an equal one found faster (``machine_moves``).
 
 Thread safety: callers hold ``masker.LOCK``.
 """
@@ -76,7 +76,7 @@ class Table:
         if found is None:
             found = [DEAD] * 256
             if not self.final[number]:
-                for byte, state in _moves(self.machine, self.states[number]):
+                for byte, state in machine_moves(self.machine, self.states[number]):
                     found[byte] = self.number(state)
             self._rows[number] = found
             if number >= len(self._matrix):
@@ -106,7 +106,7 @@ class Table:
         return np.frombuffer(self.pending, dtype=np.bool_)[numbers]
 
 
-def _moves(machine: KeyedAutomaton, state: Hashable) -> Iterator[tuple[int, Hashable]]:
+def machine_moves(machine: KeyedAutomaton, state: Hashable) -> Iterator[tuple[int, Hashable]]:
     """Every byte that ``machine.step`` does not refuse, with the state after it."""
     if isinstance(machine, spelling.JsonString | spelling.Utf8) and isinstance(state, spelling.State):
         if state.at == "body" and not state.pending:
@@ -248,12 +248,12 @@ def _slices(first: npt.NDArray[np.int32], nodes: Numbers) -> tuple[Numbers, Numb
 
 @dataclass(frozen=True, eq=False)
 class End:
-    """Where scalars end in one state of their machine. tokens: the ids that end right there. nodes: the nodes of the
-    tree from which longer tokens go on."""
+    """Where scalars end in one state of their machine. nodes: the nodes of the tree at which they do. tokens: the ids
+    that end right there."""
 
     state: Hashable
     tokens: npt.NDArray[np.int32]
-    nodes: list[int]
+    nodes: Numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,7 +268,7 @@ class Inside:
     @property
     def size_bytes(self) -> int:
         own = (0 if self.tokens is None else self.tokens.nbytes) + (0 if self.row is None else self.row.nbytes)
-        return own + sum(e.tokens.nbytes + 40 * len(e.nodes) for e in self.ends) + 500
+        return own + sum(e.tokens.nbytes + e.nodes.nbytes for e in self.ends) + 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,7 +325,7 @@ class Regions:
         for number in np.unique(reached.end_numbers).tolist():
             nodes = reached.end_nodes[reached.end_numbers == number]
             end_tokens, _ = tokens_at(self._trie, nodes)
-            found.append(End(table.states[number], end_tokens, self._with_children(nodes).tolist()))
+            found.append(End(table.states[number], end_tokens, nodes))
         if node:
             return Inside(tokens, None, tuple(found))
         return Inside(None, bitmask.from_tokens(tokens.tolist(), self._trie.size), tuple(found))
@@ -356,15 +356,14 @@ class Regions:
             allowed = counted.allowed.copy()
             allowed[counted.tokens[counted.needs > high]] = False
         row = bitmask.pack(allowed)
-        if not counted.end_tokens.size and not counted.end_nodes.size:
-            return Inside(None, row, ())
         fits = counted.end_token_counts >= low
-        goes_on = counted.end_node_counts >= low
+        ended = counted.end_node_counts >= low
         if high is not None:
             fits &= counted.end_token_counts <= high
-            goes_on &= counted.end_node_counts <= high
-        end = End(counted.end_state, counted.end_tokens[fits], counted.end_nodes[goes_on].tolist())
-        return Inside(None, row, (end,) if fits.any() or goes_on.any() else ())
+            ended &= counted.end_node_counts <= high
+        if not ended.any():
+            return Inside(None, row, ())
+        return Inside(None, row, (End(counted.end_state, counted.end_tokens[fits], counted.end_nodes[ended]),))
 
     def _counted(self, machine: KeyedAutomaton, state: Hashable, ends: bool) -> _Counted:
         key = ("counted", machine.key, ends, state)
@@ -379,7 +378,6 @@ class Regions:
             end_states = {table.states[number] for number in np.unique(reached.end_numbers).tolist()}
             assert len(end_states) <= 1, "the machine ends in several states after texts of one kind"
             end_tokens, end_which = tokens_at(self._trie, reached.end_nodes)
-            inner = self._trie.first[reached.end_nodes] < self._trie.first[reached.end_nodes + 1]
             found = _Counted(
                 tokens,
                 needs[which],
@@ -387,15 +385,12 @@ class Regions:
                 next(iter(end_states), None),
                 end_tokens,
                 reached.end_counts[end_which],
-                reached.end_nodes[inner],
-                reached.end_counts[inner],
+                reached.end_nodes,
+                reached.end_counts,
             )
             self._keep(key, found)
         assert isinstance(found, _Counted)
         return found
-
-    def _with_children(self, nodes: Numbers) -> Numbers:
-        return nodes[self._trie.first[nodes] < self._trie.first[nodes + 1]]
 
     def _cached(self, key: Hashable) -> Inside | _Counted | None:
         found = self._cache.get(key)

@@ -63,6 +63,11 @@ class Trie:
         return listed
 
     @cached_property
+    def parent_list(self) -> list[int]:
+        listed: list[int] = self.parent.tolist()
+        return listed
+
+    @cached_property
     def node_of(self) -> Ints:
         """int32 [len(tokens)]: the node of each entry of ``tokens``."""
         return np.repeat(np.arange(self.nodes, dtype=np.int32), np.diff(self.token_first))
@@ -104,6 +109,15 @@ class Trie:
                 break
             found.extend(self.ids(node))
         return found
+
+    def path(self, start: int, node: int) -> bytes:
+        """The bytes that lead from one node to another below it."""
+        out = bytearray()
+        while node != start:
+            out.append(self.labels[node])
+            node = self.parent_list[node]
+        out.reverse()
+        return bytes(out)
 
     def below(self, node: int) -> int:
         """How many nodes lie below a node."""

@@ -79,6 +79,41 @@ class ListingWithRegions(Listing):
         return Region(self._strings[index], inner, lambda end: self._wrapped(index, end))
 
 
+class Telling(Listing):
+    """The same, where what follows string 0 depends on its text: string 1 is that text again, and no other. A state
+    inside string 0 holds the bytes read of it."""
+
+    def start(self) -> Hashable | None:
+        return ("before", 0) if super().start() is not None else None
+
+    def step(self, state: Any, byte: int) -> Hashable | None:
+        if state[0] == "telling":
+            _, inner, text = state
+            inside = self._strings[0].step(inner, byte)
+            return None if inside is None else self._told(inside, text + bytes([byte]))
+        if state[0] == "repeating":
+            _, text, read = state
+            read += bytes([byte])
+            if not text.startswith(read):
+                return None
+            return ("after", 1) if read == text else ("repeating", text, read)
+        if state[0] == "told":
+            return ("repeating", state[1], b"") if byte == ord(",") else None
+        after = super().step(state, byte)
+        if after is not None and after[0] == "in":  # type: ignore[index]
+            return ("telling", after[2], b'"')  # type: ignore[index]
+        return after
+
+    def _told(self, inner: State, text: bytes) -> Hashable:
+        return ("told", text) if inner.at == "closed" else ("telling", inner, text)
+
+    def region(self, state: Any) -> Region[Any] | None:
+        if state[0] != "telling":
+            return None
+        _, inner, before = state
+        return Region(self._strings[0], inner, lambda end, text: self._told(end, before + text), by_text=True)
+
+
 class ListingWithBytes(ListingWithRegions):
     def viable_bytes(self, state: Any) -> list[int]:
         return [byte for byte in range(255, -1, -1) if self.step(state, byte) is not None]

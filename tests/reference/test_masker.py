@@ -20,7 +20,7 @@ from harness.reference.automaton import Automaton
 from harness.reference.masker import Masker, naive_row
 from harness.vocabulary import Vocabulary, synthetic
 
-from .small_automata import Bytes, Listing, ListingWithBytes, ListingWithRegions, words
+from .small_automata import Bytes, Listing, ListingWithBytes, ListingWithRegions, Telling, words
 
 VOCABULARY = synthetic()
 
@@ -116,6 +116,15 @@ def test_rows_over_the_end_of_scalars_are_the_definition(kind: type[Listing], sp
         automaton = kind([node, NODES["words"], NODES["up to three"]], spaces=spaces)
         agrees(automaton, VOCABULARY, seed=len(name), steps=60)
         agrees(kind([NODES["any"], node], spaces=spaces), VOCABULARY, [b'["a\\u00e9', b'["\\ud83d'], seed=1)
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_rows_that_depend_on_a_scalar_s_text_are_the_definition(name: str) -> None:
+    automaton = Telling([NODES[name], regular.ANY])
+    for seed in range(3):
+        agrees(automaton, VOCABULARY, seed=seed, steps=60)
+    over = vocabulary([b'a","a"]', b'["ab","ab', b'","', b'b","ab"]', b'"]', b'["'])
+    agrees(Telling([NODES["any"], regular.ANY]), over, [b'["ab","ab"]'])
 
 
 def test_regions_change_no_row() -> None:
