@@ -33,9 +33,9 @@ class Region(Generic[State]):
 
     machine: a byte automaton that ends itself: nothing follows its accepting states (a JSON string ends with its
     closing quote). It steps states of any machine whose ``key`` is equal. state: where it stands. resume: the whole
-    automaton's state at an accepting state of the machine, None where that is not viable; None instead of a function:
-    the machine is all there is, and an accepting state need not be the end. by_text: what follows the scalar is a
-    matter of its text too (the key of an object), so ``resume`` is also given the bytes read since ``state``.
+    automaton's state after a text that ends the scalar, read from here; None where that is not viable. constant:
+    whether that is the same for every such text, which need not be told then. ``resume`` None: the machine is all there
+    is, and an accepting state need not be the end.
 
     What it promises: as long as the machine has not accepted, a text is viable for the whole automaton exactly if it
     is for the machine.
@@ -43,8 +43,8 @@ class Region(Generic[State]):
 
     machine: KeyedAutomaton
     state: Hashable
-    resume: Callable[..., State | None] | None
-    by_text: bool = False
+    constant: bool
+    resume: Callable[[bytes], State | None] | None
 
 
 class KeyedAutomaton(Automaton[Any], Protocol):

@@ -79,7 +79,7 @@ class Masker:
         if isinstance(automaton, WithRegions):
             self._region_of = automaton.region
         elif isinstance(automaton, spelling.Utf8 | spelling.JsonString):
-            self._region_of = partial(Region, automaton, resume=None)
+            self._region_of = partial(Region, automaton, constant=False, resume=None)
         self._table: regions.Table | None = None
 
     # States
@@ -296,8 +296,8 @@ class Masker:
     ) -> None:
         """Where a scalar that the tree entered at ``node`` ends: what is allowed right there, and where to go on."""
         assert region.resume is not None
-        if not region.by_text:
-            state = region.resume(end.state)
+        if region.constant:
+            state = region.resume(b"")
             if state is not None:
                 parts.append(end.tokens)
                 after = self.cell(state)
@@ -306,7 +306,7 @@ class Masker:
                 )
             return
         for place in end.nodes.tolist():
-            state = region.resume(end.state, self.trie.path(node, place))
+            state = region.resume(self.trie.path(node, place))
             if state is not None:
                 parts.append(self.trie.ids(place))
                 stack.append((place, self.cell(state)))

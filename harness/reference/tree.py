@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -24,7 +22,7 @@ from harness.errors import UnsupportedError
 from harness.profile import Profile
 from harness.reference import regular, spelling
 from harness.reference.arrays import ArrayAt
-from harness.reference.automaton import TooComplex
+from harness.reference.automaton import Region, TooComplex
 from harness.reference.keywords import Schemas
 from harness.reference.life import Life
 from harness.reference.numbers import Number, NumberSet
@@ -92,21 +90,6 @@ class State:
         return f"<{self.mode} depth={self.frame.depth}>"
 
 
-@dataclass(frozen=True)
-class Region:
-    """A state inside a string or a key. While a token stays inside, whether it is viable depends on ``state`` of
-    ``machine`` alone, and both are shared by all schemas of a profile's spelling.
-
-    resume: the state after a text that ends with the closing quote, given that text. constant: whether that state is
-    the same for every text.
-    """
-
-    machine: JsonString
-    state: Hashable
-    constant: bool
-    resume: Callable[[bytes], State | None]
-
-
 _UNKNOWN: Any = object()
 _machines: dict[tuple[str, bool], JsonString] = {}
 
@@ -159,7 +142,7 @@ class Tree:
             return self._number_mask(state) != 0
         return state.mode == "end"
 
-    def region(self, state: State) -> Region | None:
+    def region(self, state: State) -> Region[State] | None:
         """The shared machine that a state is inside of, if it is."""
         if state.mode == "string":
             parts = state.data
@@ -169,6 +152,8 @@ class Tree:
         else:
             return None
         first: spelling.State = parts[0][0]
+        if any(p[0].pending != first.pending for p in parts):
+            return None  # parts of one character, known more or less precisely: no state of one machine
         node = first.node if len(parts) == 1 else regular.union(*(p[0].node for p in parts))
         inside = spelling.State(node, first.pending, first.at)
 
@@ -268,8 +253,7 @@ class Tree:
         is_object = "object" in state.mode
         closes = any(self._accepts(at) for at, _ in items)
         goes_on = any(
-            self._objects.keys(at) is not regular.EMPTY if is_object else bool(self._arrays.next(at))
-            for at, _ in items
+            self._objects.keys(at) is not regular.EMPTY if is_object else bool(self._arrays.next(at)) for at, _ in items
         )
         opening = state.mode.startswith("open")
         tokens: list[Token] = []
@@ -474,7 +458,9 @@ class Tree:
         if not merged:
             return None
         branches = tuple((expr, then, serves) for (expr, then), serves in merged.items())
-        return self._state("after key", "key", 0, None, self._frame("object", branches, state.frame, None, False), record)
+        return self._state(
+            "after key", "key", 0, None, self._frame("object", branches, state.frame, None, False), record
+        )
 
 
 def _value(text: bytes) -> Json:
@@ -487,9 +473,7 @@ def _kept(items: dict[Any, int]) -> Items:
         return tuple(items.items())
     kept = []
     for at, mask in items.items():
-        if not any(
-            other is not at and mask | more == more and _owes_less(other, at) for other, more in items.items()
-        ):
+        if not any(other is not at and mask | more == more and _owes_less(other, at) for other, more in items.items()):
             kept.append((at, mask))
     return tuple(kept)
 

@@ -76,7 +76,7 @@ class ListingWithRegions(Listing):
         if state[0] != "in":
             return None
         _, index, inner = state
-        return Region(self._strings[index], inner, lambda end: self._wrapped(index, end))
+        return Region(self._strings[index], inner, True, lambda _: ("after", index))
 
 
 class Telling(Listing):
@@ -111,7 +111,7 @@ class Telling(Listing):
         if state[0] != "telling":
             return None
         _, inner, before = state
-        return Region(self._strings[0], inner, lambda end, text: self._told(end, before + text), by_text=True)
+        return Region(self._strings[0], inner, False, lambda text: ("told", before + text))
 
 
 class ListingWithBytes(ListingWithRegions):
