@@ -19,7 +19,8 @@ from harness.errors import MasktaxError
 GROUP = "masktax.backends"
 
 BUILT_IN: Mapping[str, str] = {
-    "naive": "harness.backends.naive:Naive",
+    "naive": "harness.backends.reference:Naive",
+    "reference": "harness.backends.reference:Reference",
     "xgrammar": "harness.backends.xgrammar:XGrammar",
     "llguidance": "harness.backends.llguidance:LLGuidance",
     "outlines": "harness.backends.outlines:Outlines",

@@ -27,9 +27,9 @@ import numpy as np
 
 from harness import bitmask
 from harness.bitmask import Row
-from harness.errors import MasktaxError
+from harness.errors import MasktaxError, UnsupportedError
 from harness.reference import regions, spelling, trie
-from harness.reference.automaton import Automaton, Region, WithRegions, WithViableBytes
+from harness.reference.automaton import Automaton, Region, TooComplex, WithRegions, WithViableBytes
 from harness.vocabulary import Vocabulary
 
 LOCK = threading.RLock()
@@ -63,10 +63,14 @@ class Cell:
 
 
 class Masker:
-    """Masks of one automaton over one vocabulary. Safe to share between threads; see the module's text."""
+    """Masks of one automaton over one vocabulary. Safe to share between threads; see the module's text.
 
-    def __init__(self, automaton: Automaton[Any], vocabulary: Vocabulary) -> None:
+    by_definition: every row is made by ``naive_row`` instead.
+    """
+
+    def __init__(self, automaton: Automaton[Any], vocabulary: Vocabulary, *, by_definition: bool = False) -> None:
         self.automaton = automaton
+        self._by_definition = by_definition
         self.vocabulary = vocabulary
         self.trie = trie.of(vocabulary)
         self._regions = regions.of(vocabulary)
@@ -115,9 +119,16 @@ class Masker:
             with LOCK:
                 if byte not in cell.steps:  # another thread may have been faster
                     # Once all moves are known, a byte without a step is a dead one.
-                    state = None if cell._moves is not None else self.automaton.step(cell.state, byte)
+                    state = None if cell._moves is not None else self._stepped(cell, byte)
                     cell.steps[byte] = None if state is None else self.cell(state)
                 return cell.steps[byte]
+
+    def _stepped(self, cell: Cell, byte: int) -> Hashable | None:
+        try:
+            after: Hashable | None = self.automaton.step(cell.state, byte)
+        except TooComplex as bound:
+            raise UnsupportedError(f"too complex: {bound}") from bound
+        return after
 
     def read(self, cell: Cell, text: bytes) -> Cell | None:
         """The cell after ``text``, or None."""
@@ -205,6 +216,22 @@ class Masker:
             return row
 
     def _make(self, cell: Cell) -> Row:
+        try:
+            row = self._definition(cell) if self._by_definition else self._fast(cell)
+        except TooComplex as bound:
+            raise UnsupportedError(f"too complex: {bound}") from bound
+        if not row.any():
+            viable = ", ".join(f"0x{byte:02X}" for byte, _ in self.moves(cell))
+            raise MasktaxError(
+                f"vocabulary {self.vocabulary.name} has no token for what must follow (byte {viable}): a document of "
+                "this constraint cannot be finished with it; choose a vocabulary that has every byte"
+            )
+        return row
+
+    def _definition(self, cell: Cell) -> Row:
+        return naive_row(self.automaton, cell.state, self.vocabulary)
+
+    def _fast(self, cell: Cell) -> Row:
         move = self.only_move(cell)
         tokens = self._forced_tokens(cell) if move is not None else None
         if tokens is not None:
@@ -216,12 +243,6 @@ class Masker:
         if cell.accepting:
             for eos in self._eos:
                 bitmask.set_bit(row, eos)
-        if not row.any():
-            viable = ", ".join(f"0x{byte:02X}" for byte, _ in self.moves(cell))
-            raise MasktaxError(
-                f"vocabulary {self.vocabulary.name} has no token for what must follow (byte {viable}): a document of "
-                "this constraint cannot be finished with it; choose a vocabulary that has every byte"
-            )
         return row
 
     def _forced_tokens(self, cell: Cell) -> list[int] | None:

@@ -35,8 +35,14 @@ Numbers = npt.NDArray[np.int32]
 # Rows of a table (1 KB in numpy, 2 KB as a list) before it starts anew; rows of masks and ends of scalars in bytes.
 TABLE_BOUND = 16_384
 CACHE_BYTES = 64 << 20
+# A language is taken for near to that of all strings if as many first bytes lead to the same state; and is near if its
+# states differ at no more nodes of the tree.
+NEAR_BYTES = 32
+NEAR_NODES = 4_000
 # Nodes waiting to be walked from which numpy is faster than a loop.
 WIDE = 200
+
+_SCALARS = regular.star(regular.chars(codepoints.SCALARS))
 
 DEAD = 0
 _UNKNOWN = -1
@@ -306,6 +312,12 @@ class Regions:
             table = self._tables[key] = Table(machine, ends=ends)
         return table
 
+    def prepare(self) -> None:
+        """Walk the strings of every profile once, which the first schema would have to wait for otherwise."""
+        for escapes in ("any", "minimal"):
+            machine = spelling.JsonString(regular.ANY, escapes=escapes)
+            self._counted(machine, spelling.State(_SCALARS, spelling.NOTHING), ends=True)
+
     def inside(self, machine: KeyedAutomaton, state: Hashable, node: int = 0, *, ends: bool = True) -> Inside:
         key = (machine.key, ends, state, node)
         found = self._cached(key)
@@ -319,6 +331,10 @@ class Regions:
 
     def _walked(self, machine: KeyedAutomaton, state: Hashable, node: int, ends: bool) -> Inside:
         table = self.table(machine, ends=ends)
+        if node == 0:
+            near = self._near(machine, table, state)
+            if near is not None:
+                return near
         reached = walk(self._trie, table, [node], [table.number(state)])
         tokens, _ = tokens_at(self._trie, reached.nodes)
         found = []
@@ -329,6 +345,57 @@ class Regions:
         if node:
             return Inside(tokens, None, tuple(found))
         return Inside(None, bitmask.from_tokens(tokens.tolist(), self._trie.size), tuple(found))
+
+    def _near(self, machine: KeyedAutomaton, table: Table, state: Hashable) -> Inside | None:
+        """From the root, for a language that is soon like that of all strings (any key but a few): only where its
+        states differ from theirs need be looked at. None where that is not so."""
+        if not table.ends or not isinstance(machine, spelling.JsonString) or not isinstance(state, spelling.State):
+            return None
+        if state.at != "body" or state.pending:
+            return None
+        every = spelling.State(regular.ANY if machine.key[2] else _SCALARS, spelling.NOTHING)
+        here, base = table.row(table.number(state)), table.row(table.number(every))
+        if sum(a == b for a, b in zip(here, base, strict=True) if b) < NEAR_BYTES:
+            return None
+        changed = self._changes(table, table.number(state), table.number(every))
+        if changed is None:
+            return None
+        counted = self._counted(machine, every, ends=True)
+        nodes = np.array([node for node, _ in changed], dtype=np.int32)
+        numbers = np.array([number for _, number in changed], dtype=np.int32)
+        tokens, which = tokens_at(self._trie, nodes)
+        allowed = counted.allowed.copy()
+        allowed[tokens] = (numbers[which] != DEAD) & ~table.are_final(numbers)[which]
+        stays = counted.end_nodes[~np.isin(counted.end_nodes, nodes)]
+        new = nodes[table.are_final(numbers)]
+        ended = np.union1d(stays, new)
+        row = bitmask.pack(allowed)
+        if not ended.size:
+            return Inside(None, row, ())
+        end_tokens, _ = tokens_at(self._trie, ended)
+        # A JSON string ends in one state.
+        end_state = spelling.State(regular.EPSILON, spelling.NOTHING, "closed")
+        return Inside(None, row, (End(end_state, end_tokens, ended),))
+
+    def _changes(self, table: Table, number: int, base: int) -> list[tuple[int, int]] | None:
+        """The nodes at which two states have led to different ones, with the first's; None where they are many."""
+        first, labels = self._trie.first_list, self._trie.labels
+        changed: list[tuple[int, int]] = []
+        waiting = [(0, number, base)]
+        while waiting:
+            node, one, other = waiting.pop()
+            low, high = first[node], first[node + 1]
+            if low == high:
+                continue
+            here, there = table.row(one), table.row(other)
+            for child in range(low, high):
+                byte = labels[child]
+                if here[byte] != there[byte]:
+                    changed.append((child, here[byte]))
+                    waiting.append((child, here[byte], there[byte]))
+            if len(changed) > NEAR_NODES:
+                return None
+        return changed
 
     def _by_count(self, machine: KeyedAutomaton, state: Hashable, ends: bool) -> Inside | None:
         """Where the texts are ``low`` to ``high`` characters out of one set, a token's fate is a matter of how many
