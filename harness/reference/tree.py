@@ -146,7 +146,7 @@ class Tree:
         """The shared machine that a state is inside of, if it is."""
         if state.mode == "string":
             parts = state.data
-            constant = len(parts) == 1 and state.frame.start is None
+            constant = len(parts) == 1 and state.record is None
         elif state.mode == "key":
             parts, constant = state.data[1], False
         else:
