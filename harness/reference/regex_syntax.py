@@ -6,7 +6,7 @@ punctuation character is itself, and a brace that starts no quantifier is itself
 Refused by name: back-references, atomic groups and possessive quantifiers, inline flags, class set operations, Unicode
 properties other than general categories and a few binary ones.
 
-Look-ahead, look-behind, word boundaries and anchors anywhere are regular, and are read exactly (``regular.followed``).
+Look-ahead, look-behind, word boundaries and anchors anywhere are regular, and are read exactly (``regular.held``).
 """
 
 from __future__ import annotations
@@ -87,12 +87,27 @@ def parse(pattern: str, dialect: Dialect = "ecma262") -> Ast:
 
 def language(tree: Ast, *, search: bool) -> Node:
     """The language of a syntax tree."""
-    branches = tree.parts if isinstance(tree, Alt) else (tree,)
-    return regular.union(*(_branch(b, search=search) for b in branches))
+    plain: dict[tuple[bool, bool], list[Node]] = {}
+    whole = []
+    for branch in tree.parts if isinstance(tree, Alt) else (tree,):
+        open_left, open_right, inner, conditions = _branch(branch, search=search)
+        if conditions:
+            marked = regular.concat(*_around(open_left, inner, open_right))
+            whole.append(regular.erase(regular.intersection(marked, *conditions)))
+        else:
+            plain.setdefault((open_left, open_right), []).append(inner)
+    for (open_left, open_right), parts in plain.items():
+        whole.append(regular.concat(*_around(open_left, regular.union(*parts), open_right)))
+    return regular.union(*whole)
 
 
-def _branch(tree: Ast, *, search: bool) -> Node:
-    """One top-level alternative; anchors at its ends are the common case and need no marks."""
+def _around(open_left: bool, inner: Node, open_right: bool) -> tuple[Node, Node, Node]:
+    return (_ANY_TEXT if open_left else regular.EPSILON, inner, _ANY_TEXT if open_right else regular.EPSILON)
+
+
+def _branch(tree: Ast, *, search: bool) -> tuple[bool, bool, Node, list[Node]]:
+    """One top-level alternative: whether anything may stand on its left, on its right; it over marked texts; its
+    conditions. Anchors at its ends are the common case and need no marks."""
     parts = list(tree.parts) if isinstance(tree, Cat) else [tree]
     open_left = open_right = search
     while parts and parts[0] == Anchor(at_end=False):
@@ -103,9 +118,7 @@ def _branch(tree: Ast, *, search: bool) -> Node:
         open_right = False
     conditions: list[Node] = []
     inner = _build(Cat(tuple(parts)), conditions)
-    around = [_ANY_TEXT if open_left else regular.EPSILON, inner, _ANY_TEXT if open_right else regular.EPSILON]
-    whole = regular.concat(*around)
-    return regular.erase(regular.intersection(whole, *conditions)) if conditions else whole
+    return open_left, open_right, inner, conditions
 
 
 _ANY_TEXT = regular.ANY
@@ -122,20 +135,17 @@ def _build(tree: Ast, conditions: list[Node]) -> Node:
     if isinstance(tree, Rep):
         return regular.repeat(_build(tree.part, conditions), tree.low, tree.high)
     number = len(conditions)
-    if isinstance(tree, Anchor):
-        kind = regular.followed if tree.at_end else regular.preceded
-        conditions.append(kind(number, regular.EPSILON))
-        return regular.mark(number)
     conditions.append(regular.ANY)  # the place of this condition: those inside it are numbered on their own
+    spot = regular.mark(regular.SPOT)
     inner: list[Node] = []
-    part = _build(tree.part, inner)
-    sides = (part, regular.ANY) if tree.ahead else (regular.ANY, part)
-    holds = regular.concat(*sides)
+    if isinstance(tree, Anchor):
+        where = regular.concat(_ANY_TEXT, spot) if tree.at_end else regular.concat(spot, _ANY_TEXT)
+    else:
+        part = _build(tree.part, inner)
+        where = regular.concat(_ANY_TEXT, *((spot, part) if tree.ahead else (part, spot)), _ANY_TEXT)
     if inner:
-        holds = regular.erase(regular.intersection(holds, *inner))
-    if not tree.positive:
-        holds = regular.complement(holds)
-    conditions[number] = (regular.followed if tree.ahead else regular.preceded)(number, holds)
+        where = regular.erase(regular.intersection(where, *inner))
+    conditions[number] = regular.held(number, where, positive=isinstance(tree, Anchor) or tree.positive)
     return regular.mark(number)
 
 
@@ -282,31 +292,43 @@ class _Parser:
         return parts[0] if len(parts) == 1 else Cat(tuple(parts))
 
     def _quantified(self) -> Ast:
+        start = self._at
         part = self._atom()
+        bare = self._is_assertion(start)
+        quantified = False
         while True:
+            at = self._at
             bounds = self._quantifier()
             if bounds is None:
                 return part
             low, high = bounds
+            if quantified and self._dialect != "rust":
+                self._at = at
+                raise self._malformed("a quantifier after a quantifier")
+            if bare:
+                self._at = at
+                raise self._malformed("a quantifier after an assertion")
             if high is not None and low > high:
                 raise self._malformed(f"a quantifier of {low} to {high}")
             if max(low, high or 0) > REPEAT_BOUND:
                 raise self._unsupported(f"a repetition of more than {REPEAT_BOUND}", "{}")
-            if isinstance(part, Anchor | Look) and self._dialect == "ecma262":
-                raise self._malformed("a quantifier after an assertion")
             part = Rep(part, low, high)
+            quantified = True
             if self._take("?"):
                 pass  # lazy: the same language
-            elif self._peek() == "+":
+            elif self._peek() == "+" and self._dialect == "python":
                 raise self._unsupported("a possessive quantifier", "++")
-            elif self._peek() in ("*", "{") and self._is_quantifier():
-                raise self._malformed("a quantifier after a quantifier")
 
-    def _is_quantifier(self) -> bool:
-        at = self._at
-        found = self._quantifier() is not None
-        self._at = at
-        return found
+    def _is_assertion(self, start: int) -> bool:
+        """Whether what begins at ``start`` is an assertion that the dialect does not let be repeated as it stands."""
+        if self._dialect == "rust":
+            return False
+        ahead = self._text[start : start + 4]
+        if ahead[:1] in ("^", "$") or ahead[:2] in ("\\b", "\\B"):
+            return True
+        if self._dialect == "python":
+            return ahead[:2] in ("\\A", "\\Z", "\\z")
+        return ahead.startswith(("(?=", "(?!", "(?<=", "(?<!"))
 
     def _quantifier(self) -> tuple[int, int | None] | None:
         if self._take("*"):
@@ -321,7 +343,7 @@ class _Parser:
         inside = self._text[self._at + 1 : end] if end > 0 else ""
         low, comma, high = inside.partition(",")
         digits = "0123456789"
-        if not low and comma and high and self._dialect == "python" and not high.strip(digits):
+        if not low and comma and self._dialect == "python":
             low = "0"
         if not low or low.strip(digits) or high.strip(digits):
             return None
@@ -344,9 +366,11 @@ class _Parser:
                 newline = Cat((Chars(((10, 10),)), Anchor(at_end=True)))
                 return Alt((Anchor(at_end=True), Look(ahead=True, positive=True, part=newline)))
             return Anchor(at_end=True)
-        if c in "*+?":
+        if c in "*+?{":
             self._at -= 1
-            raise self._malformed(f"{c} has nothing to repeat")
+            if c != "{" or self._quantifier() is not None:
+                raise self._malformed(f"{c} has nothing to repeat")
+            self._at += 1
         if c == "\\":
             return self._escape()
         return Chars(((ord(c), ord(c)),))
@@ -370,6 +394,8 @@ class _Parser:
                 raise self._unsupported("an atomic group", "(?>")
             elif self._text.startswith("P=", self._at):
                 raise self._unsupported("a back-reference is not regular", "(?P=")
+            elif not self._peek():
+                raise self._malformed("it ends too early")
             else:
                 raise self._unsupported("inline flags and other extensions", "(?")
         part = self._alternatives()
@@ -425,8 +451,13 @@ class _Parser:
             return _CONTROL[c]
         if c == "a" and self._dialect != "ecma262":
             return 7
-        if c == "0" and not self._peek().isdigit():
-            return 0
+        if c == "0" and self._dialect != "rust":
+            if self._peek() not in "0123456789" or not self._peek():
+                return 0
+            if self._dialect == "python":
+                raise self._unsupported("an octal escape", "\\0")
+        if c == "N" and self._dialect == "python" and self._peek() == "{":
+            raise self._unsupported("a character by its name", "\\N")
         if c == "c" and self._dialect == "ecma262" and self._peek().isascii() and self._peek().isalpha():
             return ord(self._next()) & 31
         if c == "x":
@@ -434,8 +465,8 @@ class _Parser:
         if c == "u":
             if self._peek() == "{" and self._dialect != "python":
                 return self._braced_hex()
-            value = self._hex(4)
-            if 0xD800 <= value <= 0xDBFF and self._text.startswith("\\u", self._at):
+            value = self._scalar(self._hex(4))
+            if self._dialect == "ecma262" and 0xD800 <= value <= 0xDBFF and self._text.startswith("\\u", self._at):
                 at = self._at
                 self._at += 2
                 low = self._hex(4) if self._peek() != "{" else 0
@@ -444,7 +475,8 @@ class _Parser:
                 self._at = at
             return value
         if c == "U" and self._dialect != "ecma262":
-            return self._hex(8)
+            braced = self._dialect == "rust" and self._peek() == "{"
+            return self._braced_hex() if braced else self._scalar(self._hex(8))
         if c.isascii() and c.isalnum():
             self._at -= 1
             raise self._malformed(f"an escape \\{c} that the {self._dialect} dialect does not have")
@@ -463,11 +495,16 @@ class _Parser:
         if end < 0 or not text or text.strip("0123456789abcdefABCDEF"):
             raise self._malformed("hexadecimal digits in braces are needed")
         self._at = end + 1
-        return self._in_range(int(text, 16))
+        return self._scalar(self._in_range(int(text, 16)))
 
     def _in_range(self, value: int) -> int:
         if value > codepoints.MAX:
             raise self._malformed("a code point above U+10FFFF")
+        return value
+
+    def _scalar(self, value: int) -> int:
+        if self._dialect == "rust" and codepoints.contains((codepoints.SURROGATES,), value):
+            raise self._malformed("a surrogate, which is no character of the rust dialect")
         return value
 
     def _property(self, *, positive: bool) -> Ranges:
@@ -538,6 +575,8 @@ class _Parser:
         if self._take("-"):
             return ((0x2D, 0x2D),)
         if self._peek() in "123456789" and self._peek():
+            if self._dialect == "python":
+                raise self._unsupported("an octal escape", "\\1")
             raise self._malformed("a digit after a backslash in a class")
         return self._escaped_set()
 

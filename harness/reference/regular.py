@@ -25,6 +25,8 @@ from harness.reference.codepoints import MAX, Ranges
 
 # Nodes that one emptiness question may visit. A language of strings of length n needs n nodes to reach its end.
 EMPTINESS_BOUND = 200_000
+# How deeply the members of a union are factored: past that the same language is written out longer.
+FACTOR_DEPTH = 60
 # Step functions that are kept, in their pieces and 20 for each (about 50 bytes a piece): the oldest is forgotten
 # first, and worked out again where it is asked for. About 100 MB at the most.
 MOVES_BOUND = 2_000_000
@@ -139,13 +141,28 @@ def _concat_one(one: Node, other: Node) -> Node:
         return other
     if other is EPSILON:
         return one
-    # x*x* = x*, x*x? … = x*: what a loop takes in anyway
-    if one.op == "star" and (other is one or (other.op == "concat" and other.args[0] is one)):
-        return other
+    # x{a,b}x{c,d} = x{a+c,b+d}
+    head, rest = (other.args[0], other.args[1]) if other.op == "concat" else (other, EPSILON)
+    base, low, high = _counted(one)
+    if base is _counted(head)[0]:
+        _, more, most = _counted(head)
+        one = repeat(base, low + more, None if high is None or most is None else high + most)
+        if rest is EPSILON:
+            return one
+        other = rest
     return _node("concat", (one, other), one.nullable and other.nullable, one.positive and other.positive)
 
 
+def _counted(one: Node) -> tuple[Node, int, int | None]:
+    """A node as a repetition: (of what, at least, at most)."""
+    if one.op == "repeat":
+        base, low, high = one.args
+        return base, low, high
+    return (one.args[0], 0, None) if one.op == "star" else (one, 1, 1)
+
+
 def union(*parts: Node) -> Node:
+    """The texts of any of several. What begins alike is written once, and counts that meet become one."""
     return _combine("union", parts)
 
 
@@ -153,7 +170,7 @@ def intersection(*parts: Node) -> Node:
     return _combine("inter", parts)
 
 
-def _combine(op: str, parts: Iterable[Node]) -> Node:
+def _combine(op: str, parts: Iterable[Node], depth: int = 0) -> Node:
     """Union or intersection: flattened, sorted, without repeats; single code points are merged into one set."""
     is_union = op == "union"
     neutral, absorbing = (EMPTY, ANY) if is_union else (ANY, EMPTY)
@@ -184,6 +201,11 @@ def _combine(op: str, parts: Iterable[Node]) -> Node:
     for node in flat.values():
         if node.op == "not" and node.args[0].id in flat:
             return absorbing
+    if is_union and len(flat) > 1:
+        _absorb(flat)
+        _join_counts(flat)
+        if len(flat) > 1 and depth < FACTOR_DEPTH:
+            _factor(flat, depth)
     if not flat:
         return neutral
     if len(flat) == 1:
@@ -193,6 +215,72 @@ def _combine(op: str, parts: Iterable[Node]) -> Node:
         nullable = any(m.nullable for m in members)
         return _node(op, members, nullable, all(m.positive for m in members))
     return _node(op, members, all(m.nullable for m in members), False)
+
+
+def _absorb(flat: dict[int, Node]) -> None:
+    """T lies in NT where N may be empty. Changes a union's members."""
+    for node in list(flat.values()):
+        while node.op == "concat" and node.args[0].nullable:
+            node = node.args[1]
+            flat.pop(node.id, None)
+
+
+def _join_counts(flat: dict[int, Node]) -> None:
+    """x{a,b}T ∪ x{c,d}T = x{a,d}T where the counts overlap or touch; T is x{0,0}T. Changes a union's members."""
+    groups: dict[tuple[int, int], list[tuple[int, int | None, Node]]] = {}
+    counted = False  # without a true repetition or the empty text there is nothing to join
+    for node in flat.values():
+        head, rest = (node.args[0], node.args[1]) if node.op == "concat" else (node, EPSILON)
+        base, low, high = _counted(head)
+        counted = counted or base is not head or node is EPSILON
+        groups.setdefault((base.id, rest.id), []).append((low, high, node))
+    if not counted and all(len(g) == 1 for g in groups.values()):
+        rests = {rest for _, rest in groups}
+        if not rests & flat.keys():
+            return
+    for (base_id, rest_id), group in groups.items():
+        node = group[0][2]
+        rest = node.args[1] if node.op == "concat" else EPSILON
+        if rest_id in flat and rest_id != base_id and rest is not node:
+            group.append((0, 0, flat[rest_id]))
+        if len(group) == 1:
+            continue
+        base = _counted(node.args[0] if node.op == "concat" else node)[0]
+        group.sort(key=lambda g: g[0])
+        low, high, first = group[0]
+        members = [first]
+        for more, most, other in [*group[1:], (-1, -1, EMPTY)]:
+            if other is not EMPTY and (high is None or more <= high + 1):
+                high = None if high is None or most is None else max(high, most)
+                members.append(other)
+                continue
+            if len(members) > 1:
+                for member in members:
+                    flat.pop(member.id, None)
+                joined = _concat_one(repeat(base, low, high), rest)
+                flat[joined.id] = joined
+            low, high, members = more, most, [other]
+
+
+def _factor(flat: dict[int, Node], depth: int) -> None:
+    """xA ∪ xB = x(A ∪ B). Changes a union's members."""
+    groups: dict[int, list[Node]] = {}
+    for node in flat.values():
+        groups.setdefault(node.args[0].id if node.op == "concat" else node.id, []).append(node)
+    for group in groups.values():
+        if len(group) == 1:
+            continue
+        heads, rests = [], group
+        while all(r.op == "concat" and r.args[0] is rests[0].args[0] for r in rests):
+            heads.append(rests[0].args[0])
+            rests = [r.args[1] for r in rests]
+        if not heads:  # one of them is the head alone
+            head = next(r.args[0] for r in rests if r.op == "concat")
+            heads, rests = [head], [EPSILON if r is head else r.args[1] for r in rests]
+        for node in group:
+            del flat[node.id]
+        joined = concat(*heads, _combine("union", rests, depth + 1))
+        flat[joined.id] = joined
 
 
 def complement(one: Node) -> Node:
@@ -214,10 +302,10 @@ def difference(one: Node, other: Node) -> Node:
 def star(one: Node) -> Node:
     if one in (EMPTY, EPSILON):
         return EPSILON
+    if one.op == "repeat" and one.args[1] <= 1:
+        one = one.args[0]
     if one.op == "star":
         return one
-    if one.op == "repeat" and one.args[1] <= 1 and one.args[2] is None:
-        return star(one.args[0])
     return _node("star", (one,), True, one.positive)
 
 
@@ -235,6 +323,11 @@ def repeat(one: Node, low: int, high: int | None) -> Node:
         return star(one)
     if low == 1 and high == 1:
         return one
+    base, few, many = _counted(one)
+    # (x{a,b}){c,d} is x{ca,db} where the counts of c, c + 1 … repetitions leave no gap
+    gapless = low == high or few <= 1 or (low > 0 if many is None else few * (low + 1) <= many * low + 1)
+    if base is not one and gapless:
+        return repeat(base, few * low, None if high is None or many is None else many * high)
     return _node("repeat", (one, low, high), low == 0, one.positive)
 
 
@@ -244,26 +337,25 @@ def optional(one: Node) -> Node:
 
 def texts(literals: Iterable[str]) -> Node:
     """One of several texts, as a tree by first code point: long enumerations stay cheap to step through."""
-    words = sorted(set(literals))
-
-    def build(low: int, high: int, depth: int) -> Node:
-        parts = []
-        if low < high and len(words[low]) == depth:
-            parts.append(EPSILON)
-            low += 1
-        while low < high:
-            first = words[low][depth]
-            end = low
-            while end < high and words[end][depth] == first:
-                end += 1
-            if end - low == 1:
-                parts.append(text(words[low][depth:]))
-            else:
-                parts.append(concat(text(first), build(low, end, depth + 1)))
-            low = end
-        return union(*parts)
-
-    return build(0, len(words), 0)
+    literals = set(literals)
+    levels: list[tuple[int, list[Node]]] = [(0, [])]  # along the word before: (length, what may follow there)
+    before = ""
+    for word in [*sorted(literals), ""]:
+        shared = 0
+        while shared < len(word) and shared < len(before) and word[shared] == before[shared]:
+            shared += 1
+        while levels[-1][0] > shared:
+            length, parts = levels.pop()
+            if levels[-1][0] < shared:
+                levels.append((shared, []))
+            above, beside = levels[-1]
+            beside.append(concat(text(before[above:length]), union(*parts)))
+        if len(word) > shared:
+            levels.append((len(word), [EPSILON]))
+        before = word
+    if "" in literals:
+        levels[0][1].append(EPSILON)
+    return union(*levels[0][1])
 
 
 # --- positions with a condition --------------------------------------------------------------------------------
@@ -383,7 +475,7 @@ def _work_out(root: Node) -> Moves:
     stack = [root]
     while stack:
         node = stack[-1]
-        found = node._moves if node.id not in known else known[node.id]
+        found = known.get(node.id, node._moves)
         if found is None:
             needed = _made_of(node)
             missing = [n for n in needed if n.id not in known and n._moves is None]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import regex
@@ -110,3 +112,87 @@ def test_sets_of_code_points_are_sets(pairs_: list[tuple[int, int]], probe: int)
     assert codepoints.intersection(one, codepoints.complement(one)) == ()
     assert codepoints.union(one, codepoints.complement(one)) == codepoints.ALL
     assert codepoints.meets(one, probe, probe + 5) == any(codepoints.contains(one, p) for p in range(probe, probe + 6))
+
+
+def test_the_table_of_nodes_holds_only_what_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regular, "MOVES_BOUND", 2_000)
+    kept = regular.text("in use")
+    for i in range(40):
+        node = regular.concat(regular.ANY, regular.text(f"a{i}"), regular.repeat(regular.ANY_CHAR, 20, 20))
+        for c in f"a{i}a{i}a{i}" * 5:
+            node = regular.derive(node, ord(c))
+    del node
+    gc.collect()
+    assert len(regular._interned) < 3_000
+    assert regular.text("in use") is kept
+
+
+def test_what_was_forgotten_is_worked_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = regular.concat(regular.ANY, regular.text("ab"), regular.repeat(regular.ANY_CHAR, 5, 5))
+    before = regular.moves(node)
+    monkeypatch.setattr(regular, "MOVES_BOUND", 1)
+    regular.moves(regular.text("zz"))
+    assert node._moves is None
+    assert regular.moves(node) == before
+
+
+def test_threads_agree_on_one_node() -> None:
+    def build(_: int) -> list[regular.Node]:
+        node = regular.concat(regular.ANY, regular.text("threads"), regular.repeat(regular.ANY_CHAR, 9, 9))
+        found = []
+        for c in "threadsthreads":
+            node = regular.derive(node, ord(c))
+            found.append(node)
+        return found
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(build, range(200)))
+    assert all(a is b for other in results for a, b in zip(results[0], other, strict=True))
+
+
+def test_long_texts_and_long_chains_need_no_recursion() -> None:
+    long = "ab" * 3000
+    assert regular.matches(regular.union(regular.text(long), regular.text(long + "c")), long + "c")
+    assert regular.matches(regular.concat(regular.text(long), regular.ANY), long + "zz")
+    assert regular.matches(regular.texts([long, long[:-1], "a"]), long)
+    assert regular.matches(regular.texts(["ab" * n for n in range(1, 1500)]), "ab" * 1499)
+    chain = regular.concat(*(regular.optional(regular.text(c)) for c in long))
+    assert regular.matches(chain, "ba")
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(pairs(2), min_size=2, max_size=4))
+def test_a_union_of_like_languages_is_their_union(parts: list[tuple[Node, str]]) -> None:
+    nodes = [regular.concat(parts[0][0], n) for n, _ in parts] + [parts[0][0], regular.EPSILON]
+    judges = [regex.compile(f"(?:{parts[0][1]})(?:{t})") for _, t in parts] + [
+        regex.compile(parts[0][1]),
+        regex.compile(""),
+    ]
+    both = regular.union(*nodes)
+    for word in WORDS[:150] + WORDS[-4:]:
+        assert regular.matches(both, word) == any(bool(j.fullmatch(word)) for j in judges), word
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.none() | st.integers(0, 6), st.sampled_from(["", "a", "b", "ab"]))))
+def test_counts_are_joined_only_where_they_meet(counts: list[tuple[int, int | None, str]]) -> None:
+    a = regular.text("a")
+    node = regular.union(*(regular.concat(regular.repeat(a, low, high), regular.text(t)) for low, high, t in counts))
+    for n in range(9):
+        for t in ("", "b", "ab"):
+            word = "a" * n + t
+            expected = any(
+                low <= word.count("a") - end.count("a") and (high is None or word.count("a") - end.count("a") <= high)
+                for low, high, end in counts
+                if word.endswith(end) and word.count("b") == end.count("b")
+            )
+            assert regular.matches(node, word) == expected, word
+
+
+@given(st.integers(0, 4), st.none() | st.integers(0, 4), st.integers(0, 4), st.none() | st.integers(0, 4))
+def test_a_repetition_of_a_repetition_counts_right(a: int, b: int | None, c: int, d: int | None) -> None:
+    node = regular.repeat(regular.repeat(regular.text("x"), a, b), c, d)
+    if (b is not None and a > b) or (d is not None and c > d):
+        return
+    judge = regex.compile(f"(?:x{{{a},{'' if b is None else b}}}){{{c},{'' if d is None else d}}}")
+    for n in range(20):
+        assert regular.matches(node, "x" * n) == bool(judge.fullmatch("x" * n)), n
