@@ -11,14 +11,16 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from harness.constraint import Constraint
+from harness.constraint import Constraint, Syntax
 from harness.errors import CompileError, UnsupportedError
 from harness.profile import Profile
-from harness.reference import drafts, regex_syntax, regular
+from harness.reference import drafts, ebnf, grammar, lark, regex_syntax
 from harness.reference.automaton import Automaton, TooComplex
+from harness.reference.choice import Choice
 from harness.reference.documents import Documents, parse
 from harness.reference.keywords import Schemas
 from harness.reference.spelling import Utf8
+from harness.reference.tags import StructuralTag, Structure
 from harness.reference.tree import Tree
 
 # Python frames that deeply nested schemas may take. Pure Python calls cost no C stack.
@@ -44,10 +46,34 @@ def compile(
         case "json_object":
             return schema({"type": "object"}, profile)
         case "regex":
-            return _guarded(lambda: Utf8(regex_syntax.compile(constraint.text, dialect=_dialect(profile), search=False)))
+            return _guarded(
+                lambda: Utf8(regex_syntax.compile(constraint.text, dialect=_dialect(profile), search=False))
+            )
         case "choice":
-            return Utf8(regular.texts(json.loads(constraint.text)))
-    raise UnsupportedError(f"constraints of kind {constraint.kind}")
+            return Choice(json.loads(constraint.text))
+        case "grammar":
+            return _guarded(lambda: _grammar(constraint.text, constraint.syntax))
+        case "structural_tag":
+            return _structural_tag(parse(constraint.text), profile, default_draft=default_draft, resources=resources)
+
+
+def _grammar(text: str, syntax: Syntax | None) -> Automaton[Any]:
+    if syntax == "lark":
+        return lark.compile(text)
+    assert syntax is not None
+    return grammar.automaton(ebnf.rules(text, syntax), ebnf.ROOT)
+
+
+def _structural_tag(tag: Any, profile: Profile, **options: Any) -> Automaton[Any]:
+    structures = []
+    for i, structure in enumerate(tag["structures"]):
+        try:
+            automaton = schema(structure["schema"], profile, **options)
+        except UnsupportedError as error:
+            pointer = f"/structures/{i}/schema{error.pointer}"
+            raise UnsupportedError(error.reason, keyword=error.keyword, pointer=pointer) from error
+        structures.append(Structure(structure["begin"], automaton, structure["end"]))
+    return StructuralTag(tag["triggers"], structures)
 
 
 def schema(

@@ -597,10 +597,15 @@ class State:
 
 
 class Grammar:
-    """A context-free grammar as an automaton over bytes. ``rules`` as ``automaton`` folds them."""
+    """A context-free grammar as an automaton over bytes. All ``rules`` must be needed; ``automaton`` also folds them.
 
-    def __init__(self, rules: Mapping[str, Body], root: str) -> None:
+    barred: an automaton embedded in the rules that no text may begin with, wherever they would let it; it must always
+    be possible to leave it out.
+    """
+
+    def __init__(self, rules: Mapping[str, Body], root: str, *, barred: Automaton[Any] | None = None) -> None:
         wiring = _wiring(rules)
+        self._barred = barred
         self._empty = root in wiring.nullable
         self._entry, self._places = _Networks(wiring).build(root)
         self._terminals = wiring.terminals
@@ -678,7 +683,8 @@ class Grammar:
                 read.append((after, target, stack))
         for place, stack in state.reach if state.reach is not None else self._reach(state):
             for after, target in self._firsts(place, byte):
-                read.append((after, target, stack))
+                if after.automaton is not self._barred or state is not self._start:
+                    read.append((after, target, stack))
         if not read:
             return None
         if len(read) > ITEM_BOUND:
