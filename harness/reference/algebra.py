@@ -15,13 +15,14 @@ from fractions import Fraction
 from typing import Any
 
 from harness.errors import UnsupportedError
-from harness.reference import numbers, regular
+from harness.reference import codepoints, numbers, regular
 from harness.reference.automaton import TooComplex
 from harness.reference.numbers import ALL_NUMBERS, NumberSet
 from harness.reference.regular import Node
 from harness.reference.terms import (
     ArrayShape,
     Counted,
+    Debt,
     Expr,
     IndexMap,
     Json,
@@ -35,20 +36,24 @@ from harness.reference.terms import (
 SHAPE_BOUND = 1_500
 CLASS_BOUND = 300
 _NO_TOUCH = 1 << 60
+# Texts without surrogates.
+SCALARS = regular.star(regular.chars(codepoints.SCALARS))
 
 
 class Algebra:
     """Makes and combines terms. unfold: the expression that a schema's place stands for, one step on.
 
     repeats: whether a key may occur twice with both values counting (duplicate keys ``any``): then "some member under
-    key k" says less than "the member under key k".
+    key k" says less than "the member under key k". ordered: whether the order in which a conjunction is written matters.
     """
 
-    def __init__(self, unfold: Callable[[Expr], Expr], *, repeats: bool) -> None:
+    def __init__(self, unfold: Callable[[Expr], Expr], *, repeats: bool, ordered: bool) -> None:
+        self._ordered = ordered
         self._unfold = unfold
         self._repeats = repeats
         self._interned: dict[tuple[Any, ...], Any] = {}
         self._finite: dict[Node, frozenset[str]] = {}
+        self._nodes: dict[frozenset[str], Node] = {}
         self._met: dict[tuple[int, int], Any] = {}
         self._open: dict[Expr, tuple[int, bool]] = {}
         self._positive = True
@@ -122,7 +127,7 @@ class Algebra:
         self,
         every: KeyMap,
         required: frozenset[str],
-        some: frozenset[KeyMap],
+        some: frozenset[Debt],
         low: int,
         high: int | None,
         order: tuple[str, ...],
@@ -138,11 +143,17 @@ class Algebra:
         found: ArrayShape = self._intern(key, lambda n: ArrayShape(items, low, high, counted, unique, n))
         return found
 
+    def debt(self, wanted: KeyMap, absent: frozenset[str] = frozenset()) -> Debt:
+        found: Debt = self._intern(("debt", wanted, absent), lambda n: Debt(wanted, absent, n))
+        return found
+
     def texts(self, words: Iterable[str]) -> Node:
         """A finite language, remembered as one, so that its Boolean combinations stay finite and canonical."""
         known = frozenset(words)
-        node = regular.texts(known)
-        self._finite[node] = known
+        node = self._nodes.get(known)
+        if node is None:
+            node = self._nodes[known] = regular.texts(known)
+            self._finite[node] = known
         return node
 
     def is_leaf(self, value: Value) -> bool:
@@ -203,8 +214,8 @@ class Algebra:
             return self.true
         if len(flat) == 1:
             return next(iter(flat.values()))
-        # In the order written, because the order of declared keys follows it; equal sets differ by order alone.
-        members = tuple(flat.values())
+        # In the order written, where the order of declared keys follows it.
+        members = tuple(flat.values()) if self._ordered else tuple(flat[i] for i in sorted(flat))
         found: Expr = self._intern(("and", tuple(m.id for m in members)), lambda n: Expr("and", members, n))
         return found
 
@@ -360,6 +371,9 @@ class Algebra:
             if a in self._finite:
                 if b is regular.ANY:
                     return a
+                if b is SCALARS:
+                    if not any("\ud800" <= c <= "\udfff" for w in self._finite[a] for c in w):
+                        return a
                 return self.texts(w for w in self._finite[a] if regular.matches(b, w))
         return regular.intersection(one, other)
 
@@ -458,7 +472,7 @@ class Algebra:
         every: KeyMap,
         *,
         required: frozenset[str] = frozenset(),
-        some: Iterable[KeyMap] = (),
+        some: Iterable[Debt] = (),
         low: int = 0,
         high: int | None = None,
         order: tuple[str, ...] = (),
@@ -471,30 +485,41 @@ class Algebra:
         self,
         every: KeyMap,
         required: frozenset[str],
-        some: frozenset[KeyMap],
+        some: frozenset[Debt],
         low: int,
         high: int | None,
         order: tuple[str, ...],
     ) -> ObjectShape | None:
         while some:
-            kept: set[KeyMap] = set()
-            changed = False
-            for wanted in some:
-                wanted = self.meet_keys(every, wanted)
-                if wanted is self.no_keys:
-                    return None
+            before = (every, required)
+            kept: set[Debt] = set()
+            for debt in some:
+                wanted, absent = self.meet_keys(every, debt.wanted), debt.absent - required
+                if any(every.at(r) is self.false for r in absent):
+                    continue  # that key cannot come
+                if any(wanted.at(r) is every.at(r) for r in required):
+                    continue  # that key must come, and pays
                 if wanted is every:
-                    low = max(low, 1)
-                elif not any(wanted.at(r) is every.at(r) for r in required):
-                    only = self._only_name(wanted)
-                    if only is not None and not self._repeats:
+                    if not absent:
+                        low = max(low, 1)
+                    continue  # any member pays, and without members the key is absent
+                if wanted is self.no_keys:
+                    if not absent:
+                        return None
+                    if len(absent) == 1:
+                        every = self._with_name(every, next(iter(absent)), self.false)
+                        continue
+                only = self._only_name(wanted)
+                if only is not None and not self._repeats and absent <= {only}:
+                    # only this key can pay: it comes and does, or it is the one that may be absent
+                    every = self._with_name(every, only, wanted.at(only))
+                    if not absent:
                         required |= {only}
-                        every = self._with_name(every, only, wanted.at(only))
-                        changed = True
-                    else:
-                        kept.add(wanted)
-            some = frozenset(kept)
-            if not changed:
+                    continue
+                kept.add(self.debt(wanted, absent))
+            # who pays the narrower debt pays the wider one
+            some = frozenset(d for d in kept if not any(o is not d and self._narrower(o, d) for o in kept))
+            if before == (every, required):
                 break
         if any(every.at(r) is self.false for r in required):
             return None
@@ -512,6 +537,9 @@ class Algebra:
             if high is not None and high >= possible:
                 high = None
         return self._shape(every, required, some, low, high, order)
+
+    def _narrower(self, one: Debt, other: Debt) -> bool:
+        return one.absent <= other.absent and self.meet_keys(one.wanted, other.wanted) is one.wanted
 
     def _only_name(self, wanted: KeyMap) -> str | None:
         if any(e is not self.false for _, e in wanted.classes):
@@ -587,12 +615,10 @@ class Algebra:
         return found
 
     def _not_object(self, shape: ObjectShape) -> Iterable[ObjectShape]:
-        for name in sorted(shape.required):
-            yield from self.object(self.keys({name: self.false}, self.all_keys.classes))
-        if shape.every is not self.all_keys:
-            yield from self.object(self.all_keys, some=[self.not_keys(shape.every)])
-        for wanted in sorted(shape.some, key=lambda w: w.id):
-            yield from self.object(self.not_keys(wanted))
+        if shape.every is not self.all_keys or shape.required:
+            yield from self.object(self.all_keys, some=[self.debt(self.not_keys(shape.every), shape.required)])
+        for debt in sorted(shape.some, key=lambda d: d.id):
+            yield from self.object(self.not_keys(debt.wanted), required=debt.absent)
         if shape.low:
             yield from self.object(self.all_keys, high=shape.low - 1)
         if shape.high is not None:

@@ -48,7 +48,9 @@ class Schemas:
     def __init__(self, documents: Documents, profile: Profile) -> None:
         self.documents = documents
         self.profile = profile
-        self.algebra = Algebra(self.unfold, repeats=profile.duplicate_keys == "any")
+        self.algebra = Algebra(
+            self.unfold, repeats=profile.duplicate_keys == "any", ordered=profile.key_order == "declared"
+        )
         self._patterns: dict[tuple[str, bool], Node] = {}
         self._types = {
             "null": self.algebra.value(null=True),

@@ -9,8 +9,8 @@ from __future__ import annotations
 from itertools import product
 
 from harness.profile import Profile
-from harness.reference import codepoints, numbers, regular
-from harness.reference.algebra import Algebra
+from harness.reference import numbers, regular
+from harness.reference.algebra import SCALARS, Algebra
 from harness.reference.arrays import Arrays
 from harness.reference.automaton import TooComplex
 from harness.reference.objects import Objects
@@ -18,7 +18,6 @@ from harness.reference.regular import Node
 from harness.reference.terms import ArrayShape, Expr, Json, ObjectShape, Value
 
 _NO_TOUCH = 1 << 60
-_SCALARS = regular.star(regular.chars(codepoints.SCALARS))
 
 
 class Life:
@@ -34,7 +33,7 @@ class Life:
 
     def spellable(self, node: Node) -> Node:
         """The texts of a language that the profile can spell: lone surrogates only where it allows them."""
-        return node if self.lone else self.algebra.meet_strings(node, _SCALARS)
+        return node if self.lone else self.algebra.meet_strings(node, SCALARS)
 
     def is_spellable(self, text: str) -> bool:
         return self.lone or not any(0xD800 <= ord(c) <= 0xDFFF for c in text)
@@ -98,7 +97,10 @@ class Life:
             found.append(True)
         if value.false:
             found.append(False)
-        found.extend(regular.enumerate_texts(self.spellable(value.strings), most + 1))
+        strings = self.spellable(value.strings)
+        if regular.count_texts(strings, most + 1) > most:
+            return None
+        found.extend(regular.enumerate_texts(strings, most + 1))
         seen = set()
         for numbers_ in value.numbers:
             some = numbers.enumerate_values(numbers_, most)
@@ -167,9 +169,9 @@ class Life:
         for node, expr in shape.every.classes:
             if self.alive(expr):
                 rest = self.spellable(regular.difference(node, regular.texts(shape.every.names)))
-                more = regular.enumerate_texts(rest, most + 1)
-                if len(more) > most:
+                if regular.count_texts(rest, most + 1) > most:
                     return None
+                more = regular.enumerate_texts(rest, most + 1)
                 names |= dict.fromkeys(more, expr)
         found: list[dict[str, Json]] = [{}]
         for name, expr in names.items():

@@ -1,16 +1,16 @@
 """One object being read against one shape: which keys may come next, what their values must be, whether it can end.
 
 Keys matter by their decoded text. What is kept of the past is only what the future needs: the keys seen where they
-may not come again or are counted, the required keys still missing, the obligations ("some member …") still owed.
+may not come again or are counted, the required keys still missing, the debts ("some member …") still owed.
 
-Whether an object can still end is a question about *sets* of keys: the missing ones must come, every owed obligation
-needs a member, and the number of distinct keys must come out within its bounds.
+Whether an object can still end is a question about *sets* of keys: the missing ones must come, every debt
+needs a member that pays it or a key that stays away, and the number of distinct keys must come out within its bounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.errors import UnsupportedError
@@ -18,25 +18,27 @@ from harness.profile import Profile
 from harness.reference import regular
 from harness.reference.automaton import TooComplex
 from harness.reference.regular import Node
-from harness.reference.terms import Expr, KeyMap, ObjectShape
+from harness.reference.terms import Debt, Expr, KeyMap, ObjectShape
 
 if TYPE_CHECKING:
     from harness.reference.life import Life
 
-# Obligations that one object may owe at once, and answers kept.
-OWED_BOUND = 8
+# Debts of one object, outcomes of one value, plans tried, answers kept.
+OWED_BOUND = 12
+OUTCOMES_BOUND = 200
+PLANS_BOUND = 500
 MEMO_BOUND = 100_000
 
 
 class ObjectAt(NamedTuple):
-    """seen: keys read (empty where they do not matter). missing: required keys to come. owed: obligations to be met.
+    """seen: keys read (empty where they do not matter). missing: required keys to come. owed: debts to be paid.
     last: the position of the last declared key (``declared``), or the last key (``sorted``). bad: keys whose last value
-    will not do (``last_wins``). held: (key, obligation) that the last value of a key meets for now (``last_wins``)."""
+    will not do (``last_wins``). held: (key, what a debt wants) that the last value of a key meets for now (``last_wins``)."""
 
     shape: ObjectShape
     seen: frozenset[str]
     missing: frozenset[str]
-    owed: frozenset[KeyMap]
+    owed: frozenset[Debt]
     last: int | str | None
     bad: frozenset[str] = frozenset()
     held: frozenset[tuple[str, KeyMap]] = frozenset()
@@ -49,6 +51,7 @@ class Objects:
         self._order = profile.key_order
         self._finishes: dict[ObjectAt, bool] = {}
         self._nodes: dict[ObjectAt, Node] = {}
+        self._outcomes_known: dict[tuple[Expr, tuple[Expr, ...]], list[tuple[Expr, int]]] = {}
         self._bases: dict[ObjectShape, tuple[frozenset[str], Node, bool]] = {}
 
     # --- the protocol ----------------------------------------------------------------------------------------------
@@ -65,9 +68,10 @@ class Objects:
 
     def accepts(self, at: ObjectAt) -> bool:
         """Whether the object may end here."""
-        return (
-            not at.missing and not at.bad and len(at.seen) >= at.shape.low and at.owed <= {w for _, w in at.held}
-        )
+        if at.missing or at.bad or len(at.seen) < at.shape.low:
+            return False
+        held = {wanted for _, wanted in at.held}
+        return all(debt.absent or debt.wanted in held for debt in at.owed)
 
     def after(self, at: ObjectAt, key: str) -> list[tuple[Expr, ObjectAt]]:
         """What the value of ``key`` may be, and what the object is then; only what can still end."""
@@ -76,34 +80,61 @@ class Objects:
         shape, algebra = at.shape, self._life.algebra
         expr = shape.every.at(key)
         then = self._with_key(at, key)
-        wanted = [w for w in sorted(at.owed, key=lambda w: w.id) if w.at(key) is not algebra.false]
+        wanted = [d for d in sorted(then.owed, key=lambda d: d.id) if d.wanted.at(key) is not algebra.false]
         if self._duplicates == "last_wins" and self._repeatable(at, key):
             return self._after_revocable(then, key, expr, wanted)
-        found: dict[Expr, ObjectAt] = {}
-        for size in range(len(wanted), -1, -1):
-            for some in combinations(wanted, size):
-                value = algebra.and_(expr, *(w.at(key) for w in some))
-                if value in found or not self._life.alive(value):
-                    continue
-                reached = then._replace(owed=then.owed - set(some)) if some else then
-                if self.can_finish(reached):
-                    found[value] = reached
-        return list(found.items())
+        found = []
+        for value, met in self._outcomes(expr, tuple(d.wanted.at(key) for d in wanted)):
+            paid = {w for i, w in enumerate(wanted) if met >> i & 1}
+            reached = then._replace(owed=then.owed - paid) if paid else then
+            if self.can_finish(reached):
+                found.append((value, reached))
+        return found
 
     def _after_revocable(
-        self, then: ObjectAt, key: str, expr: Expr, wanted: list[KeyMap]
+        self, then: ObjectAt, key: str, expr: Expr, wanted: list[Debt]
     ) -> list[tuple[Expr, ObjectAt]]:
         """The value may be replaced by a later one of the same key: each outcome is followed apart."""
         algebra = self._life.algebra
         held = frozenset((k, w) for k, w in then.held if k != key)
         bad = then.bad - {key}
-        outcomes: list[tuple[Expr, ObjectAt]] = [(algebra.not_(expr), then._replace(held=held, bad=bad | {key}))]
-        for size in range(len(wanted) + 1):
-            for some in combinations(wanted, size):
-                signs = [w.at(key) if w in some else algebra.not_(w.at(key)) for w in wanted]
-                now = then._replace(held=held | {(key, w) for w in some}, bad=bad)
-                outcomes.append((algebra.and_(expr, *signs), now))
+        outcomes = [(algebra.not_(expr), then._replace(held=held, bad=bad | {key}))]
+        for value, met in self._outcomes(expr, tuple(d.wanted.at(key) for d in wanted)):
+            now = {(key, d.wanted) for i, d in enumerate(wanted) if met >> i & 1}
+            outcomes.append((value, then._replace(held=held | now, bad=bad)))
         return [(value, now) for value, now in outcomes if self._life.alive(value) and self.can_finish(now)]
+
+    def _outcomes(self, expr: Expr, asked: tuple[Expr, ...]) -> list[tuple[Expr, int]]:
+        """The values of an expression by which of what is ``asked`` they meet (as bits); only what has a value."""
+        if not asked:
+            return [(expr, 0)] if self._life.alive(expr) else []
+        key = (expr, asked)
+        found = self._outcomes_known.get(key)
+        if found is None:
+            algebra, alive = self._life.algebra, self._life.alive
+            found = [(expr, 0)] if alive(expr) else []
+            for i, one in enumerate(asked):
+                following = []
+                for value, met in found:
+                    yes = algebra.and_(value, one)
+                    if not alive(yes):
+                        following.append((value, met))
+                        continue
+                    # what the value satisfies already need not be denied
+                    rest = [p for p in _parts(one) if p not in _parts(value)]
+                    no = algebra.and_(value, algebra.not_(algebra.and_(*rest)))
+                    if alive(no):
+                        following += [(yes, met | 1 << i), (no, met)]
+                    else:
+                        following.append((value, met | 1 << i))
+                found = following
+                if len(found) > OUTCOMES_BOUND:
+                    raise TooComplex(f"a value with more than {OUTCOMES_BOUND} outcomes for what it must violate")
+            if self._life.settled:
+                if len(self._outcomes_known) > MEMO_BOUND:
+                    self._outcomes_known.clear()
+                self._outcomes_known[key] = found
+        return found
 
     def keys(self, at: ObjectAt) -> Node:
         """The language of the keys that may come next."""
@@ -129,7 +160,10 @@ class Objects:
             last = shape.positions[key] + 1 if key in shape.positions else len(shape.order)
         elif self._order == "sorted":
             last, seen = key, (seen if shape.high is not None else frozenset())
-        return at._replace(seen=seen, missing=at.missing - {key}, last=last)
+        owed = at.owed
+        if any(key in d.absent for d in owed):
+            owed = frozenset(self._life.algebra.debt(d.wanted, d.absent - {key}) for d in owed)
+        return at._replace(seen=seen, missing=at.missing - {key}, owed=owed, last=last)
 
     def _repeatable(self, at: ObjectAt, key: str) -> bool:
         """Whether a key may come again later."""
@@ -166,12 +200,16 @@ class Objects:
     def _next_keys(self, at: ObjectAt) -> Node:
         shape = at.shape
         spare = None if shape.high is None else shape.high - len(at.seen) - len(at.missing)
-        # Every key that can come leaves the object able to end, but for: bounds on the number of keys, obligations,
-        # and an order in which a key closes the way to earlier ones.
-        if at.owed or (spare is not None and spare <= 0):
+        # Where the number of keys leaves room, every key that has a value can come: the object can end now, so there
+        # is a plan which keys pay what is owed; a key outside the plan does not disturb it, one of the plan is part of
+        # it. Not so for a key that had better stay away, or that closes the way to earlier ones.
+        if spare is not None and spare <= len(at.owed):
             return self._tried_keys(at)
-        if self._order == "any" or not (shape.low > len(at.seen)):
-            return self._free_keys(at)
+        if self._order == "any" or not (at.owed or shape.low > len(at.seen)):
+            away = {name for debt in at.owed for name in debt.absent}
+            node = self._free_keys(at)
+            refused = [n for n in away if regular.matches(node, n) and not self.after(at, n)]
+            return regular.difference(node, regular.texts(refused)) if refused else node
         return self._tried_keys(at)
 
     def _free_keys(self, at: ObjectAt) -> Node:
@@ -237,32 +275,31 @@ class Objects:
         if self._duplicates != "forbidden":
             good |= {n for n in at.seen if self.after(at, n)}
         nodes = []
-        for node, _, _ in self._cells(at, names | at.missing | at.seen):
-            example = regular.enumerate_texts(node, 1)
-            if example and self.after(at, example[0]):
+        for node, _, _ in self._cells(at, names | at.missing | at.seen, _ordered(at.owed)):
+            example = regular.example(node)
+            if example is not None and self.after(at, example):
                 nodes.append(node)
         if self._order == "sorted" and nodes and at.missing:
             bound = _after_text(min(at.missing), equal=False)
-            nodes = [regular.difference(regular.union(*(n for n, _, _ in self._cells(at, names | at.missing | at.seen))), bound)]
+            nodes = [regular.difference(regular.union(*(n for n, _, _ in self._cells(at, names | at.missing | at.seen, []))), bound)]
             if shape.high is not None and shape.high - len(at.seen) - len(at.missing) <= 0:
                 nodes = []
         return regular.union(regular.texts(good), *nodes)
 
     def _all_names(self, at: ObjectAt) -> set[str]:
         names = set(at.shape.every.names)
-        for wanted in at.owed:
-            names |= wanted.names.keys()
+        for debt in at.owed:
+            names |= debt.wanted.names.keys() | debt.absent
         return names | at.shape.positions.keys()
 
-    def _cells(self, at: ObjectAt, names: set[str]) -> list[tuple[Node, Expr, tuple[Expr, ...]]]:
-        """The other keys by class and by what each owed obligation asks of them: (keys, value, one per obligation)."""
-        owed = sorted(at.owed, key=lambda w: w.id)
+    def _cells(self, at: ObjectAt, names: set[str], owed: list[Debt]) -> list[tuple[Node, Expr, tuple[Expr, ...]]]:
+        """The other keys by class and by what each debt asks of them: (keys, value, one per debt)."""
         cells: list[tuple[Node, Expr, tuple[Expr, ...]]] = [(n, e, ()) for n, e in self._classes(at, names)]
-        for wanted in owed:
+        for debt in owed:
             following = []
             for node, expr, asked in cells:
-                for other, more in wanted.classes:
-                    both = node if len(wanted.classes) == 1 else regular.intersection(node, other)
+                for other, more in debt.wanted.classes:
+                    both = node if len(debt.wanted.classes) == 1 else regular.intersection(node, other)
                     if not regular.is_empty(both):
                         following.append((both, expr, (*asked, more)))
             cells = following
@@ -295,30 +332,49 @@ class Objects:
             spare = shape.high - len(at.seen) - len(at.missing)
             if spare < 0:
                 return False
-        if not self._enough_keys(at):
-            return False
-        return not at.owed or self._can_pay(at, spare)
+        if not at.owed:
+            return self._enough_keys(at, frozenset())
+        return self._has_plan(at, spare)
 
-    def _enough_keys(self, at: ObjectAt) -> bool:
+    def _has_plan(self, at: ObjectAt, spare: int | None) -> bool:
+        """Whether every debt can be paid: by a member, or by a key that stays away."""
+        owed: list[Debt] = []
+        for debt in _ordered(at.owed):
+            # a key that cannot come any more stays away for certain
+            if all(self._usable(at, n) and self._life.alive(at.shape.every.at(n)) for n in debt.absent):
+                owed.append(debt)
+        ways = [[*sorted(debt.absent), None] for debt in owed]
+        for tried, plan in enumerate(product(*ways)):
+            if tried > PLANS_BOUND:
+                raise TooComplex(f"more than {PLANS_BOUND} plans for what an object must show")
+            away = frozenset(name for name in plan if name is not None)
+            left = [debt for debt in owed if not debt.absent & away]
+            if any(name is None and debt.absent & away for name, debt in zip(plan, owed, strict=True)):
+                continue  # the same as a plan with fewer members
+            if self._enough_keys(at, away) and (not left or self._can_pay(at, spare, left, away)):
+                return True
+        return False
+
+    def _enough_keys(self, at: ObjectAt, away: frozenset[str]) -> bool:
         """Whether as many distinct keys as ``low`` asks for can come."""
         needed = at.shape.low - len(at.seen) - len(at.missing)
         if needed <= 0:
             return True
         names = self._all_names(at)
-        for name in names:
+        for name in names - away:
             if name not in at.missing and name not in at.seen and self._usable(at, name):
                 needed -= self._life.alive(at.shape.every.at(name))
                 if needed <= 0:
                     return True
-        for node, _ in self._classes(at, names | at.missing | at.seen):
-            needed -= len(regular.enumerate_texts(node, needed))
+        for node, _ in self._classes(at, names | at.missing | at.seen | away):
+            needed -= regular.count_texts(node, needed)
             if needed <= 0:
                 return True
         return False
 
-    def _can_pay(self, at: ObjectAt, spare: int | None) -> bool:
-        """Whether every owed obligation finds a member, with at most ``spare`` keys beyond the missing ones."""
-        owed = sorted(at.owed, key=lambda w: w.id)
+    def _can_pay(self, at: ObjectAt, spare: int | None, owed: list[Debt], away: frozenset[str]) -> bool:
+        """Whether each debt finds a member to pay it, without the keys that stay ``away`` and with at most ``spare``
+        keys beyond the missing ones."""
         every = (1 << len(owed)) - 1
         cost = {0: 0}
 
@@ -336,38 +392,48 @@ class Objects:
         names = self._all_names(at) | at.missing
         if self._duplicates != "forbidden":
             names |= at.seen
-        for name in sorted(names, key=lambda n: (n not in at.missing and n not in at.seen, n)):
-            if not self._usable(at, name):
-                continue
-            present = name in at.missing or name in at.seen
-            sets = self._payable(at.shape.every.at(name), tuple(w.at(name) for w in owed))
+        candidates = []
+        for name in names - away:
+            if self._usable(at, name):
+                asked = tuple(d.wanted.at(name) for d in owed)
+                absent = name not in at.missing and name not in at.seen
+                # first those that cost no key and are quickly decided
+                hard = sum(1 for e in asked if e.op != "val")
+                candidates.append(((absent, hard, name), name, asked))
+        for (absent, _, _), name, asked in sorted(candidates, key=lambda c: c[0]):
+            present = not absent
+            sets = self._payable(at.shape.every.at(name), asked)
             if sets:
                 use(sets, 0 if present else 1, 1)
                 if paid():
                     return True
-        for node, expr, asked in self._cells(at, names | at.seen):
+        for node, expr, asked in self._cells(at, names | at.seen | away, owed):
             sets = self._payable(expr, asked)
             if sets:
-                use(sets, 1, len(regular.enumerate_texts(node, len(owed))))
+                use(sets, 1, regular.count_texts(node, len(owed)))
                 if paid():
                     return True
         return paid()
 
     def _payable(self, expr: Expr, asked: tuple[Expr, ...]) -> list[int]:
-        """The sets of obligations (as bits) that one key can meet: by one value, or, where a key may be repeated with
+        """The sets of debts (as bits) that one key can meet: by one value, or, where a key may be repeated with
         every value counting, by several."""
         algebra, life = self._life.algebra, self._life
         useful = [i for i, e in enumerate(asked) if life.alive(algebra.and_(expr, e))]
         if not useful:
             return []
-        if self._duplicates == "any":
-            return [sum(1 << i for i in useful)]
-        sets = [1 << i for i in useful]
-        for size in range(2, len(useful) + 1):
-            for some in combinations(useful, size):
-                if life.alive(algebra.and_(expr, *(asked[i] for i in some))):
-                    sets.append(sum(1 << i for i in some))
-        return sets
+        all_useful = sum(1 << i for i in useful)
+        if self._duplicates == "any" or life.alive(algebra.and_(expr, *(asked[i] for i in useful))):
+            return [all_useful]
+        return [met for _, met in self._outcomes(expr, asked) if met]
+
+
+def _ordered(owed: frozenset[Debt]) -> list[Debt]:
+    return sorted(owed, key=lambda d: d.id)
+
+
+def _parts(expr: Expr) -> tuple[Expr, ...]:
+    return expr.args if expr.op == "and" else (expr,)
 
 
 def _after_text(text: str, *, equal: bool) -> Node:

@@ -697,3 +697,64 @@ def enumerate_texts(node: Node, most: int) -> list[str]:
                     break
         layer = following
     return found
+
+
+def example(node: Node) -> str | None:
+    """A shortest text of the language; None where it is empty."""
+    if is_empty(node):
+        return None
+    entered: dict[Node, tuple[Node, int] | None] = {node: None}
+    waiting = [node]
+    while waiting:
+        following = []
+        for at in waiting:
+            if at.nullable:
+                word = []
+                step = entered[at]
+                while step is not None:
+                    word.append(chr(step[1]))
+                    step = entered[step[0]]
+                return "".join(reversed(word))
+            for start, target in zip(*moves(at), strict=True):
+                if target not in entered and not is_empty(target):
+                    entered[target] = (at, start)
+                    following.append(target)
+        waiting = following
+    raise AssertionError("a language that is not empty has a text")
+
+
+def count_texts(node: Node, most: int) -> int:
+    """How many texts the language has, ``most`` where it has more. A loop on the way to any text makes them endless;
+    without one they are counted from the ends."""
+    if most <= 0 or is_empty(node):
+        return 0
+    counts: dict[Node, int | None] = {}  # None: on the way, not counted yet
+    ends = 0
+    stack = [node]
+    while stack:
+        at = stack[-1]
+        if at not in counts:
+            counts[at] = None
+            ends += at.nullable
+            if ends >= most:
+                return most  # as many different nodes that end, as many texts of different ends or prefixes
+            for target in dict.fromkeys(moves(at)[1]):
+                if is_empty(target):
+                    continue
+                if target not in counts:
+                    stack.append(target)
+                elif counts[target] is None:
+                    return most
+            if len(counts) > EMPTINESS_BOUND:
+                raise TooComplex(f"how many texts a pattern has needs more than {EMPTINESS_BOUND} states to decide")
+            continue
+        stack.pop()
+        if counts[at] is not None:
+            continue
+        starts, targets = moves(at)
+        total = int(at.nullable)
+        for start, end, target in zip(starts, (*starts[1:], MAX + 1), targets, strict=True):
+            below = counts.get(target) if not is_empty(target) else 0
+            total += (end - start) * (below or 0)
+        counts[at] = min(total, most)
+    return counts[node] or 0

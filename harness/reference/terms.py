@@ -74,6 +74,21 @@ def class_of(classes: tuple[tuple[Node, Expr], ...], key: str) -> Expr:
     return next(e for node, e in classes if regular.matches(node, key))
 
 
+class Debt:
+    """What an object must show somewhere: some member satisfies ``wanted``, or one of the keys ``absent`` never comes.
+    It is what the negation of an object schema comes to."""
+
+    __slots__ = ("absent", "id", "wanted")
+
+    def __init__(self, wanted: KeyMap, absent: frozenset[str], number: int) -> None:
+        self.wanted = wanted
+        self.absent = absent
+        self.id = number
+
+    def __repr__(self) -> str:
+        return f"<some {self.wanted} or no {set(self.absent)}>"
+
+
 class IndexMap:
     """Indexes → expressions: ``prefix`` one by one, then ``rest``."""
 
@@ -92,8 +107,8 @@ class IndexMap:
 
 
 class ObjectShape:
-    """Objects in which every member satisfies ``every``; the ``required`` keys occur; for each map of ``some`` a member
-    satisfies it; the number of distinct keys is within ``low`` and ``high`` (None: no end).
+    """Objects in which every member satisfies ``every``; the ``required`` keys occur; every debt of ``some`` is paid;
+    the number of distinct keys is within ``low`` and ``high`` (None: no end).
 
     order: names in the order declared, where the profile asks for one.
     """
@@ -104,7 +119,7 @@ class ObjectShape:
         self,
         every: KeyMap,
         required: frozenset[str],
-        some: frozenset[KeyMap],
+        some: frozenset[Debt],
         low: int,
         high: int | None,
         order: tuple[str, ...],
