@@ -31,20 +31,27 @@ class Automaton(Protocol[State]):
 class Region(Generic[State]):
     """Where a state lies inside a scalar whose own machine decides, as long as the scalar lasts.
 
-    machine: a byte automaton that ends itself: nothing follows its accepting states (a JSON string ends with its
-    closing quote). It steps states of any machine whose ``key`` is equal. state: where it stands. resume: the whole
-    automaton's state after a text that ends the scalar, read from here; None where that is not viable. constant:
-    whether that is the same for every such text, which need not be told then. ``resume`` None: the machine is all there
-    is, and an accepting state need not be the end.
+    machine: a byte automaton; it steps states of any machine whose ``key`` is equal. state: where it stands. resume:
+    the whole automaton's state after a text, read from here, that the machine accepts; None where that is not viable.
+    constant: whether that is the same for every such text, which need not be told then. ``resume`` None: the machine is
+    all there is, and an accepting state need not be the end.
 
-    What it promises: as long as the machine has not accepted, a text is viable for the whole automaton exactly if it
-    is for the machine.
+    open: False: the scalar ends itself, nothing follows the machine's accepting states (a JSON string's closing quote).
+    True: it ends before a byte that the machine cannot take (a number); ``resume`` gives the state still inside it.
+
+    follow: bytes among which are all that can come right after the scalar; with them comes the promise that it may end
+    wherever the machine accepts. None: nothing is promised. Needed where ``open``.
+
+    What it promises: as long as the scalar has not ended, a text is viable for the whole automaton exactly if it is for
+    the machine.
     """
 
     machine: KeyedAutomaton
     state: Hashable
     constant: bool
     resume: Callable[[bytes], State | None] | None
+    open: bool = False
+    follow: bytes | None = None
 
 
 class KeyedAutomaton(Automaton[Any], Protocol):
@@ -66,7 +73,7 @@ class WithRegions(Protocol):
 @runtime_checkable
 class WithViableBytes(Protocol):
     def viable_bytes(self, state: Any) -> Iterable[int]:
-        """Exactly the bytes that ``step`` does not refuse, each once."""
+        """Bytes among which are all that ``step`` does not refuse, each once."""
         ...
 
 

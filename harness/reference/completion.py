@@ -23,12 +23,13 @@ STATES = 200_000
 
 def viable_bytes(automaton: Automaton[Any], state: Any) -> Iterable[int]:
     """Bytes among which are all that can follow, in ascending order."""
-    if isinstance(automaton, WithViableBytes):
-        return sorted(automaton.viable_bytes(state))
     if isinstance(automaton, WithRegions):
         region = automaton.region(state)
         if region is not None:
-            return [byte for byte, _ in regions.machine_moves(region.machine, region.state)]
+            follow = region.follow or () if region.open else ()
+            return sorted({*(byte for byte, _ in regions.machine_moves(region.machine, region.state)), *follow})
+    if isinstance(automaton, WithViableBytes):
+        return sorted(automaton.viable_bytes(state))
     return range(256)
 
 

@@ -143,17 +143,19 @@ class Masker:
         """Every viable byte, with the cell after it."""
         if cell._moves is None:
             with LOCK:
-                if self._viable_bytes is not None:
-                    candidates: Iterable[int] = sorted(self._viable_bytes(cell.state))
-                elif (region := self._region(cell)) is not None:
-                    candidates = self._viable_inside(region)
+                region = self._region(cell)
+                if region is not None:
+                    inside = self._viable_inside(region)
+                    candidates: Iterable[int] = sorted({*inside, *(region.follow or ())}) if region.open else inside
+                elif self._viable_bytes is not None:
+                    candidates = sorted(self._viable_bytes(cell.state))
                 else:
                     candidates = range(256)
                 cell._moves = [(b, after) for b in candidates if (after := self.step(cell, b)) is not None]
         return cell._moves
 
     def _viable_inside(self, region: Region[Any]) -> list[int]:
-        table = self._regions.table(region.machine, ends=region.resume is not None)
+        table = self._regions.table(region.machine, ends=region.resume is not None, open_=region.open)
         return [byte for byte, after in enumerate(table.row(table.number(region.state))) if after]
 
     def only_move(self, cell: Cell) -> tuple[int, Cell] | None:
@@ -274,13 +276,17 @@ class Masker:
                 continue
             region = self._region(at)
             if region is not None:
-                inside = self._regions.inside(region.machine, region.state, node, ends=region.resume is not None)
+                inside = self._regions.inside(
+                    region.machine, region.state, node, ends=region.resume is not None, open_=region.open
+                )
+                if region.open:
+                    self._follow(region, node, at, nodes, stack)
                 if inside.row is not None:
                     whole.append(inside.row)
                 else:
                     parts.append(inside.tokens)
                 for end in inside.ends:
-                    self._leave(region, node, end, parts, stack)
+                    self._leave(region, node, end, nodes, parts, stack)
                 continue
             if at._moves is None and high - low > MANY_CHILDREN:
                 self.moves(at)
@@ -313,24 +319,54 @@ class Masker:
         return row
 
     def _leave(
-        self, region: Region[Any], node: int, end: regions.End, parts: list[Any], stack: list[tuple[int, Cell]]
+        self,
+        region: Region[Any],
+        start: int,
+        end: regions.End,
+        nodes: list[int],
+        parts: list[Any],
+        stack: list[tuple[int, Cell]],
     ) -> None:
-        """Where a scalar that the tree entered at ``node`` ends: what is allowed right there, and where to go on."""
+        """Where a scalar that the walk entered at ``start`` ends: what is allowed right there, and where to go on."""
         assert region.resume is not None
+        first, labels = self.trie.first_list, self.trie.labels
+        same: Cell | None = None
         if region.constant:
             state = region.resume(b"")
-            if state is not None:
-                parts.append(end.tokens)
-                after = self.cell(state)
-                stack.extend(
-                    (n, after) for n in end.nodes.tolist() if self.trie.first_list[n] < self.trie.first_list[n + 1]
-                )
-            return
+            if state is None:
+                return
+            same = self.cell(state)
+        if not region.open and (same is not None or region.follow is not None):
+            parts.append(end.tokens)
         for place in end.nodes.tolist():
-            state = region.resume(self.trie.path(node, place))
-            if state is not None:
-                parts.append(self.trie.ids(place))
-                stack.append((place, self.cell(state)))
+            low, high = first[place], first[place + 1]
+            if region.follow is not None and all(labels.find(byte, low, high) < 0 for byte in region.follow):
+                continue
+            after = same
+            if after is None:
+                state = region.resume(self.trie.path(start, place))
+                if state is None:
+                    continue
+                after = self.cell(state)
+                if not region.open and region.follow is None:
+                    parts.append(self.trie.ids(place))
+            if region.open:
+                self._follow(region, place, after, nodes, stack)
+            elif low < high:
+                stack.append((place, after))
+
+    def _follow(
+        self, region: Region[Any], node: int, cell: Cell, nodes: list[int], stack: list[tuple[int, Cell]]
+    ) -> None:
+        """From inside an open scalar: the bytes that end it."""
+        assert region.follow is not None
+        low, high = self.trie.first_list[node], self.trie.first_list[node + 1]
+        for byte in region.follow:
+            child = self.trie.labels.find(byte, low, high)
+            after = self.step(cell, byte) if child >= 0 else None
+            if after is not None:
+                nodes.append(child)
+                stack.append((child, after))
 
     def _wide(self, waiting: list[tuple[int, Cell]]) -> Any:
         """The viable tokens below some nodes, by arrays."""

@@ -15,11 +15,14 @@ those are excluded as multiples of something else repeats with a period in which
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal, NamedTuple
+
+from harness.reference.automaton import TooComplex
 
 Bound = Fraction | None
 # Candidates looked at in one interval. Reached only by sets with that many excluded multiples in a row.
@@ -226,8 +229,6 @@ def _candidates(one: NumberSet, span: _Span) -> Iterator[Fraction]:
             return
         scanned += 1
         if scanned > SCAN_BOUND:
-            from harness.reference.automaton import TooComplex
-
             raise TooComplex(f"more than {SCAN_BOUND} multiples in a row are excluded")
         k += 1
 
@@ -309,11 +310,16 @@ class Number:
         self._sets = sets
         self._exponents = numbers == "rfc8259"
         self._digits_only = tuple(s.integer is True and integer_spelling == "digits" for s in sets)
-        # Nothing but a phase matters to sets that allow every number of their spelling.
-        self._free = tuple(
-            s == ALL_NUMBERS or (s == INTEGERS and only) for s, only in zip(sets, self._digits_only, strict=True)
-        )
-        self._mirrored = tuple(_mirrored(s) for s in sets)
+        self._sides = (tuple(_side(s) for s in sets), tuple(_side(_mirrored(s)) for s in sets))  # by sign
+        # Nothing but a phase matters to sets that allow every number of their spelling and of a sign (False: none).
+        self._free = {
+            negative: tuple(_is_free(side, only) for side, only in zip(sides, self._digits_only, strict=True))
+            for negative, sides in ((False, self._sides[0]), (True, self._sides[1]))
+        }
+        self._windows: dict[tuple[int, bool, int], _Window | None] = {}
+        # Equal for machines that step every state alike. A small number, because the sets take long to hash.
+        options = (sets, self._exponents, self._digits_only)
+        self.key = ("number", _keys.setdefault(options, next(_numbers)))
 
     def start(self) -> State | None:
         return self._kept(State("start", False, 0, 0, False, 0, tuple(range(len(self._sets)))))
@@ -329,81 +335,112 @@ class Number:
         """Which of the sets hold the number read so far; none where it is not a whole number."""
         if state.phase not in ("zero", "int", "frac", "exp"):
             return ()
-        if all(self._free[i] for i in state.alive):
+        if self._is_settled(state, state.alive):
             return state.alive
-        if state.phase == "exp" and not self._small(state):
-            return tuple(i for i in state.alive if self._is_in_scaled(i, state, state.exponent))
-        value = _value(state)
-        return tuple(i for i in state.alive if contains(self._sets[i], value))
-
-    def _small(self, state: State) -> bool:
-        return state.exponent <= 4_000
-
-    def _is_in_scaled(self, i: int, state: State, exponent: int) -> bool:
-        """Membership of mantissa·10^±exponent for exponents too large to write out."""
-        return _exponents_meet(self._signed(i, state), _mantissa(state), _signed_range(state, exponent, exponent))
-
-    def _signed(self, i: int, state: State) -> NumberSet:
-        return self._mirrored[i] if state.negative else self._sets[i]
+        sides = self._sides[state.negative]
+        if state.mantissa == 0:
+            return tuple(i for i in state.alive if sides[i].zero)
+        x = (-state.exponent if state.exponent_negative else state.exponent) - state.scale
+        if state.phase == "exp" and abs(x) > FAR:
+            return tuple(i for i in state.alive if _hits(self._window(i, state), x, x))
+        return tuple(i for i in state.alive if _holds(sides[i], state.mantissa, x))
 
     def _kept(self, state: State) -> State | None:
         """The state with the sets that can still be reached, in a form that equal futures share; None: no set."""
-        alive = tuple(i for i in state.alive if self._viable(i, state))
+        alive = tuple([i for i in state.alive if self._viable(i, state)])
         if not alive:
             return None
-        if all(self._free[i] for i in alive):
-            return State(state.phase, False, 0, 0, False, 0, alive)
-        return state._replace(alive=alive)
+        if self._is_settled(state, alive):
+            return State(state.phase, state.negative, 0, 0, False, 0, alive)
+        return self._shared(state._replace(alive=alive) if alive != state.alive else state)
+
+    def _shared(self, state: State) -> State:
+        """One state for those whose futures are plainly equal."""
+        phase, negative, mantissa, scale, exponent_negative, exponent, alive = state
+        if phase in ("start", "minus"):
+            return state
+        sides = self._sides[negative]
+        if mantissa == 0 and phase in ("e", "sign", "exp"):  # the value is 0 whatever follows
+            return State(phase, negative, 0, 0, False, 0, alive)
+        if all(self._free[negative][i] or sides[i].all_positive for i in alive):
+            return State(phase, negative, min(mantissa, 1), 0, False, 0, alive)
+        if mantissa and all(self._free[negative][i] or sides[i].all_whole for i in alive):
+            # whether a number is whole depends on how many zeros its digits end with, and on where the point is
+            zeros = _zeros(mantissa)
+            if phase in ("e", "sign", "exp"):
+                zeros, scale = max(zeros - scale, 0), max(scale - zeros, 0)
+            return State(phase, negative, 10**zeros, scale, exponent_negative, exponent, alive)
+        return state
+
+    def _is_settled(self, state: State, alive: tuple[int, ...]) -> bool:
+        """Whether every number that can still be read is in each of the sets."""
+        return all(self._is_free(i, state) for i in alive)
+
+    def _is_free(self, i: int, state: State) -> bool:
+        if state.phase == "start":
+            return self._free[False][i] and self._free[True][i]
+        return self._free[state.negative][i]
 
     def _viable(self, i: int, state: State) -> bool:
         phase = state.phase
-        if self._digits_only[i] and phase not in ("start", "minus", "zero", "int"):
+        digits_only = self._digits_only[i]
+        if digits_only and phase not in ("start", "minus", "zero", "int"):
             return False
         if not self._exponents and phase in ("e", "sign", "exp"):
             return False
-        if self._free[i]:
+        if self._is_free(i, state):
             return True
+        side = self._sides[state.negative][i]
         if phase == "start":
-            return not is_empty(self._sets[i])
-        numbers = self._signed(i, state)
+            return side.some or self._sides[True][i].some
+        if phase == "minus":
+            return side.some
         if phase in ("e", "sign", "exp"):
-            return self._exponent_viable(numbers, state)
-        return any(_meets(numbers, span) for span in self._reach(i, numbers, state))
+            return side.zero if state.mantissa == 0 else self._exponent_viable(i, state)
+        # What the mantissa read so far can still become.
+        if digits_only and phase == "zero":
+            return side.zero
+        if self._exponents and not digits_only:
+            return side.some if state.mantissa == 0 else _leads_on(side, state.mantissa, None)
+        if phase == "int":
+            return _leads_on(side, state.mantissa, 0)
+        # without exponents, the digits to come are all after the point
+        return _block_meets(side, state.mantissa, -state.scale)
 
-    def _reach(self, i: int, numbers: NumberSet, state: State) -> Iterable[_Span]:
-        """The intervals of magnitudes that the mantissa read so far can still become."""
-        phase, m = state.phase, state.mantissa
-        scaled = self._exponents and not self._digits_only[i]
-        if phase == "minus" or (scaled and m == 0):
-            yield _Span(Fraction(0), None, False)
-            return
-        if self._digits_only[i]:
-            if phase == "zero":
-                yield _Span(Fraction(0), Fraction(0), True)
-                return
-            yield from _blocks(numbers, m, 0)
-        elif scaled:
-            yield from _blocks(numbers, m, None)
-        elif phase == "int":
-            yield from _blocks(numbers, m, 0)
-        else:  # zero, dot, frac without exponents: the digits to come are all after the point
-            unit = Fraction(1, 10**state.scale)
-            yield _Span(m * unit, (m + 1) * unit, False)
-
-    def _exponent_viable(self, numbers: NumberSet, state: State) -> bool:
-        mantissa = _mantissa(state)
+    def _exponent_viable(self, i: int, state: State) -> bool:
+        window = self._window(i, state)
+        if window is None:
+            return False
         if state.phase == "e":
-            return _exponents_meet(numbers, mantissa, (None, None))
+            return True
+        low, high, excluded = window
+        low, high = None if low is None else low + state.scale, None if high is None else high + state.scale
+        holes = [x + state.scale for x in excluded]
+        if state.exponent_negative:
+            low, high, holes = None if high is None else -high, None if low is None else -low, [-x for x in holes]
+        window = (low, high, frozenset(holes))
         if state.phase == "sign" or state.exponent == 0:
-            # no digit yet, or zeros only: every exponent of this sign can still come
-            return _exponents_meet(numbers, mantissa, (None, 0) if state.exponent_negative else (0, None))
-        low, high = state.exponent, state.exponent
-        while True:  # mantissa 0: the first look settles it
-            if _exponents_meet(numbers, mantissa, _signed_range(state, low, high)):
+            return _hits(window, 0, None)  # no digit yet, or zeros only: everything of this sign can still come
+        if high is None:
+            return True
+        first, last = state.exponent, state.exponent
+        while first <= high:
+            if _hits(window, first, last):
                 return True
-            low, high = low * 10, high * 10 + 9
-            if _exponents_exhausted(numbers, mantissa, state.exponent_negative, low):
-                return False
+            first, last = first * 10, last * 10 + 9
+        return False
+
+    def _window(self, i: int, state: State) -> _Window | None:
+        key = (i, state.negative, state.mantissa)
+        if key not in self._windows:
+            if len(self._windows) >= WINDOWS_KEPT:
+                self._windows.clear()
+            self._windows[key] = _window(self._sides[state.negative][i], state.mantissa)
+        return self._windows.get(key) or _window(self._sides[state.negative][i], state.mantissa)
+
+
+_keys: dict[Hashable, int] = {}
+_numbers = itertools.count()
 
 
 def _read(state: State, byte: int) -> State | None:
@@ -431,122 +468,210 @@ def _read(state: State, byte: int) -> State | None:
     return None
 
 
-def _mantissa(state: State) -> Fraction:
-    return Fraction(state.mantissa, 10**state.scale)
+# --- one sign of a set, in integers ----------------------------------------------------------------------------
 
 
-def _value(state: State) -> Fraction:
-    power = Fraction(10) ** (-state.exponent if state.exponent_negative else state.exponent)
-    value = _mantissa(state) * power
-    return -value if state.negative else value
+class _Side(NamedTuple):
+    """The magnitudes of a set's numbers of one sign. low, high, step, avoided and excluded are counted in 1/unit.
 
-
-def _blocks(numbers: NumberSet, m: int, least: int | None) -> Iterator[_Span]:
-    """The intervals [m·10^x, (m+1)·10^x), for m > 0 and x ≥ ``least`` (None: any), that can matter to the set.
-
-    Towards infinity one block past every bound and every period stands for all; towards 0 likewise.
+    low: at least 0. step: what all magnitudes are multiples of, 0 for none. avoided: what none is a multiple of.
+    hopeless: no magnitude above 0. zero: 0 is one. some: there is one, 0 included. all_positive: every finite decimal
+    above 0 is one. all_whole: every whole number above 0, and nothing else above 0.
     """
-    low = numbers.low if numbers.low is not None and numbers.low > 0 else None
-    if numbers.high is not None and numbers.high < 0:
-        return
-    edges = [abs(e) for e in (numbers.low, numbers.high, *numbers.excluded) if e]
-    step = _step(numbers)
-    grains = [*numbers.non_multiples, *([step] if step else []), Fraction(1)]
-    largest = max([*edges, *(abs(g) for g in grains)])
-    smallest = min([*edges, *(abs(g) for g in grains)])
-    # A block of width 10^x beyond every edge that is wider than two whole periods holds what any later one holds.
-    period = math.lcm(*(abs(g).numerator for g in grains)) if numbers.high is None else 1
-    digits = _magnitude(Fraction(m))
-    if numbers.high is None:
-        top = _magnitude(max(largest, Fraction(2 * period * (len(numbers.excluded) + 2)))) + 2
-    else:
-        top = _magnitude(numbers.high) - digits + 4 if numbers.high > 0 else 4 - digits
-    bottom = _magnitude(low) - 3 if low is not None else _magnitude(smallest) - 4
-    first = bottom - digits - 1
-    if least is not None:
-        first = max(first, least)
-        yield _Span(m * Fraction(10) ** least, (m + 1) * Fraction(10) ** least, False)
-    # The widest first: where there is no upper bound it nearly always settles the question.
-    for x in range(max(top, first), first - 1, -1):
-        power = Fraction(10) ** x
-        yield _Span(m * power, (m + 1) * power, False)
+
+    unit: int
+    low: int
+    low_open: bool
+    high: int | None
+    high_open: bool
+    step: int
+    avoided: tuple[int, ...]
+    excluded: frozenset[int]
+    hopeless: bool
+    zero: bool
+    some: bool
+    all_positive: bool
+    all_whole: bool
 
 
-def _magnitude(value: Fraction) -> int:
-    """An integer e with value < 10^e and value ≥ 10^(e−3), from lengths in bits: digits may be too many to write."""
-    bits = value.numerator.bit_length() - value.denominator.bit_length()  # 2^(bits−1) < value < 2^(bits+1)
-    return math.floor((bits + 1) * math.log10(2)) + 1
+def _side(one: NumberSet) -> _Side:
+    """``one``: the set, mirrored for the negative side."""
+    step = _step(one)
+    avoided = [*one.non_multiples, *([Fraction(1)] if one.integer is False else [])]
+    excluded = [e for e in one.excluded if e >= 0]
+    low, low_open = (one.low, one.low_open) if one.low is not None and one.low >= 0 else (Fraction(0), False)
+    unit = math.lcm(*(f.denominator for f in (low, one.high, step, *avoided, *excluded) if f is not None))
+    hopeless = (one.high is not None and one.high <= 0) or (
+        step is not None and any((_lcm(step, a) / step).numerator == 1 for a in avoided)
+    )
+    open_above_0 = one.high is None and not avoided and not any(excluded)
+    return _Side(
+        unit=unit,
+        low=int(low * unit),
+        low_open=low_open,
+        high=None if one.high is None else int(one.high * unit),
+        high_open=one.high_open,
+        step=0 if step is None else int(step * unit),
+        avoided=tuple(int(abs(a) * unit) for a in avoided),
+        excluded=frozenset(int(e * unit) for e in excluded),
+        hopeless=hopeless,
+        zero=contains(one, Fraction(0)),
+        some=_meets(one, _Span(Fraction(0), None, False)),
+        all_positive=open_above_0 and step is None and low == 0,
+        all_whole=open_above_0 and step == 1 and (low == 0 or (low <= 1 and not (low == 1 and low_open))),
+    )
 
 
-# --- exponents -------------------------------------------------------------------------------------------------
-#
-# With the mantissa v > 0 fixed, v·10^x meets each condition for exponents x in an interval: bounds because 10^x grows;
-# "is a multiple of m" from some x on, or never, since 10^x only ever removes twos and fives from a denominator.
-
-_Range = tuple[int | None, int | None]
+def _is_free(side: _Side, digits_only: bool) -> bool:
+    """Whether a set holds every magnitude that its spelling allows."""
+    return side.zero and (side.all_positive or (digits_only and side.all_whole))
 
 
-def _exponents_meet(numbers: NumberSet, v: Fraction, wanted: _Range) -> bool:
-    """Whether some exponent within ``wanted`` puts v·10^x into the set."""
-    if v == 0:
-        return contains(numbers, v)
-    allowed = _allowed_exponents(numbers, v, wanted)
-    if allowed is None:
+def _holds(side: _Side, m: int, x: int) -> bool:
+    """Whether m·10^x, above 0, is a magnitude of the side."""
+    value, per = (m * 10**x * side.unit, 1) if x >= 0 else (m * side.unit, 10**-x)  # in 1/(unit·per)
+    low, high = side.low * per, None if side.high is None else side.high * per
+    if value < low or (value == low and side.low_open):
         return False
-    low, high = allowed
-    if low is None or high is None:
-        return True  # finitely many exponents are excluded
-    if low > high:
+    if high is not None and (value > high or (value == high and side.high_open)):
         return False
-    excluded = sum(1 for e in numbers.excluded if (x := _exponent_of(e, v)) is not None and low <= x <= high)
-    return high - low + 1 > excluded
+    if side.step and value % (side.step * per):
+        return False
+    if any(value % (a * per) == 0 for a in side.avoided):
+        return False
+    return not (side.excluded and value % per == 0 and value // per in side.excluded)
 
 
-def _exponents_exhausted(numbers: NumberSet, v: Fraction, negative: bool, beyond: int) -> bool:
-    """Whether no exponent of magnitude ``beyond`` or more can do."""
-    return not _exponents_meet(numbers, v, (None, -beyond) if negative else (beyond, None))
+def _block_meets(side: _Side, m: int, x: int) -> bool:
+    """Whether a magnitude of the side lies in the block [m·10^x, (m + 1)·10^x)."""
+    scaled, per = (10**x * side.unit, 1) if x >= 0 else (side.unit, 10**-x)
+    first, first_open = m * scaled, False
+    last, last_open = first + scaled, True
+    low = side.low * per
+    if low > first or (low == first and side.low_open):
+        first, first_open = low, side.low_open
+    if side.high is not None and side.high * per < last:
+        last, last_open = side.high * per, side.high_open
+    if not side.step:
+        if first != last:
+            return first < last  # finite decimals are dense, what is left out of them is not
+        if first_open or last_open or not _is_finite_decimal(Fraction(first, side.unit * per)):
+            return False
+        if any(first % (a * per) == 0 for a in side.avoided):
+            return False
+        return first % per != 0 or first // per not in side.excluded
+    step = side.step * per
+    low_k = first // step + 1 if first_open else -(-first // step)
+    high_k = -(-last // step) - 1 if last_open else last // step
+    if low_k > high_k:
+        return False
+    if not side.avoided and not side.excluded:
+        return True
+    if side.hopeless:
+        return low_k <= 0 and side.zero  # 0 alone may be left, and lies in the block
+    for k in range(low_k, min(high_k, low_k + SCAN_BOUND) + 1):
+        value = k * side.step
+        if not any(value % a == 0 for a in side.avoided) and value not in side.excluded:
+            return True
+    if high_k > low_k + SCAN_BOUND:
+        raise TooComplex(f"more than {SCAN_BOUND} multiples in a row are excluded")
+    return False
 
 
-def _signed_range(state: State, low: int, high: int) -> _Range:
-    return (-high, -low) if state.exponent_negative else (low, high)
+def _leads_on(side: _Side, m: int, least: int | None) -> bool:
+    """Whether a magnitude lies in one of the blocks [m·10^x, (m + 1)·10^x), m > 0, x ≥ ``least`` (None: any x)."""
+    if side.hopeless:
+        return False
+    if side.high is None:
+        return True  # a block far out is wider than any bound, exclusion and period
+    if not side.step and not side.low and least is None:
+        return True  # finite decimals are dense above 0
+    start = m * side.unit
+    x = _last_power(start, side.high, open_=side.high_open)
+    floor = max(side.low, side.step)  # nothing is smaller, 0 apart
+    while least is None or x >= least:
+        if _compared(start + side.unit, x, floor) <= 0:
+            return False
+        if _block_meets(side, m, x):
+            return True
+        x -= 1
+    return False
 
 
-def _allowed_exponents(numbers: NumberSet, v: Fraction, wanted: _Range) -> _Range | None:
-    """The interval of exponents within ``wanted`` that meet everything but ``excluded``; None: none."""
-    low, high = wanted
+def _compared(a: int, x: int, b: int) -> int:
+    """The sign of a·10^x − b."""
+    left, right = (a * 10**x, b) if x >= 0 else (a, b * 10**-x)
+    return (left > right) - (left < right)
 
-    def at_least(x: int) -> None:
-        nonlocal low
-        low = x if low is None else max(low, x)
 
-    def at_most(x: int) -> None:
-        nonlocal high
-        high = x if high is None else min(high, x)
+def _last_power(a: int, b: int, *, open_: bool) -> int:
+    """The largest x for which a·10^x ≤ b (``open_``: <); a and b above 0."""
+    # log10(b/a) < (bits of b − bits of a + 1)·log10(2)
+    x = math.floor((b.bit_length() - a.bit_length() + 1) * _LOG10_OF_2) + 1
+    while _compared(a, x, b) > (-1 if open_ else 0):
+        x -= 1
+    return x
 
-    if numbers.high is not None:
-        if numbers.high <= 0:
-            return None
-        at_most(_last_below(v, numbers.high, open_=numbers.high_open))
-    if numbers.low is not None and numbers.low > 0:
-        at_least(_first_above(v, numbers.low, open_=numbers.low_open))
-    for m in [*numbers.multiples, *([Fraction(1)] if numbers.integer else [])]:
-        first = _first_multiple(v, m)
+
+_LOG10_OF_2 = math.log10(2)
+# Exponents further from 0 than this are never written out.
+FAR = 4_000
+# Windows kept by one machine; then it begins again.
+WINDOWS_KEPT = 4_096
+
+# With the digits m > 0 fixed, m·10^x meets each condition for x in an interval: bounds because 10^x grows; "is a
+# multiple of" from some x on, or never, since 10^x only removes twos and fives from a denominator. A window is that
+# interval (None: no end) and the exponents in it that ``excluded`` takes out.
+_Window = tuple[int | None, int | None, frozenset[int]]
+
+
+def _window(side: _Side, m: int) -> _Window | None:
+    """The x for which m·10^x is a magnitude of the side; None: there is none."""
+    if side.hopeless:
+        return None
+    start = m * side.unit
+    low = high = None
+    if side.high is not None:
+        high = _last_power(start, side.high, open_=side.high_open)
+    if side.low:
+        low = _last_power(start, side.low, open_=not side.low_open) + 1
+    if side.step:
+        first = _first_multiple(start, side.step)
         if first is None:
             return None
-        at_least(first)
-    for m in [*numbers.non_multiples, *([Fraction(1)] if numbers.integer is False else [])]:
-        first = _first_multiple(v, m)
+        low = first if low is None else max(low, first)
+    for avoided in side.avoided:
+        first = _first_multiple(start, avoided)
         if first is not None:
-            at_most(first - 1)
+            high = first - 1 if high is None else min(high, first - 1)
     if low is not None and high is not None and low > high:
         return None
-    return low, high
+    holes = set()
+    for value in side.excluded:
+        if value:
+            x = _last_power(start, value, open_=False)
+            if _compared(start, x, value) == 0:
+                holes.add(x)
+    found = (low, high, frozenset(holes))
+    return found if _hits(found, None, None) else None
 
 
-def _first_multiple(v: Fraction, m: Fraction) -> int | None:
-    """The least x for which v·10^x is a multiple of m; None: there is none."""
-    ratio = v / abs(m)
-    rest, needed = ratio.denominator, 0
+def _hits(window: _Window | None, first: int | None, last: int | None) -> bool:
+    """Whether an exponent of the window lies in first…last (None: no end)."""
+    if window is None:
+        return False
+    low, high, holes = window
+    low = first if low is None else low if first is None else max(low, first)
+    high = last if high is None else high if last is None else min(high, last)
+    if low is None or high is None:
+        return True  # finitely many are taken out
+    return low <= high and high - low + 1 > sum(low <= x <= high for x in holes)
+
+
+def _first_multiple(a: int, b: int) -> int | None:
+    """The least x for which a·10^x is a multiple of b; None: there is none."""
+    common = math.gcd(a, b)
+    rest, needed = b // common, 0
     for prime in (2, 5):
         count = 0
         while rest % prime == 0:
@@ -555,41 +680,13 @@ def _first_multiple(v: Fraction, m: Fraction) -> int | None:
         needed = max(needed, count)
     if rest != 1:
         return None
-    if needed:
-        return needed
-    spare = []
-    for prime in (2, 5):
-        count, at = 0, ratio.numerator
-        while at % prime == 0:
-            at //= prime
-            count += 1
-        spare.append(count)
-    return -min(spare)
+    return needed or -_zeros(a // common)
 
 
-def _last_below(v: Fraction, bound: Fraction, *, open_: bool) -> int:
-    """The largest x for which v·10^x is at most (``open_``: below) a positive bound."""
-    x = _magnitude(bound / v)
-    while True:
-        value = v * Fraction(10) ** x
-        if value < bound or (value == bound and not open_):
-            return x
-        x -= 1
-
-
-def _first_above(v: Fraction, bound: Fraction, *, open_: bool) -> int:
-    """The least x for which v·10^x is at least (``open_``: above) a positive bound."""
-    x = _magnitude(bound / v) - 4
-    while True:
-        value = v * Fraction(10) ** x
-        if value > bound or (value == bound and not open_):
-            return x
-        x += 1
-
-
-def _exponent_of(value: Fraction, v: Fraction) -> int | None:
-    """The x with v·10^x = value, if there is one."""
-    if value <= 0:
-        return None
-    x = _last_below(v, value, open_=False)
-    return x if v * Fraction(10) ** x == value else None
+def _zeros(value: int) -> int:
+    """How many zeros the digits of a number above 0 end with."""
+    count = 0
+    while value % 10 == 0:
+        value //= 10
+        count += 1
+    return count

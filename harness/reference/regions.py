@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness import bitmask
-from harness.reference import codepoints, regular, spelling
+from harness.reference import codepoints, numbers, regular, spelling
 from harness.reference import trie as tries
 from harness.reference.automaton import KeyedAutomaton, WithViableBytes
 from harness.reference.codepoints import Ranges
@@ -49,14 +49,17 @@ _UNKNOWN = -1
 
 
 class Table:
-    """A machine's states as numbers from 1 on, 0 is no state. ends: whether accepting states are the scalar's end."""
+    """A machine's states as numbers from 1 on, 0 is no state. ends: whether the machine's texts are a scalar, which
+    ends in an accepting state; if ``open`` it may go on from there, too."""
 
-    def __init__(self, machine: KeyedAutomaton, *, ends: bool) -> None:
+    def __init__(self, machine: KeyedAutomaton, *, ends: bool, open_: bool = False) -> None:
         self.machine = machine
-        self.ends = ends
+        self.ends = ends and not open_
+        self.open = open_
         self.states: list[Hashable] = [None]
-        # One byte for each state, 0 or 1: whether it is the end, and whether a character was started.
+        # One byte for each state, 0 or 1: whether it is the end, whether it may be, whether a character was started.
         self.final = bytearray(1)
+        self.stops = bytearray(1)
         self.pending = bytearray(1)
         self._numbers: dict[Hashable, int] = {}
         self._rows: list[list[int] | None] = [[DEAD] * 256]
@@ -72,6 +75,7 @@ class Table:
             found = self._numbers[state] = len(self.states)
             self.states.append(state)
             self.final.append(self.ends and self.machine.accepting(state))
+            self.stops.append(self.open and self.machine.accepting(state))
             self.pending.append(bool(getattr(state, "pending", False)))
             self._rows.append(None)
         return found
@@ -108,6 +112,9 @@ class Table:
     def are_final(self, numbers: Numbers) -> npt.NDArray[np.bool_]:
         return np.frombuffer(self.final, dtype=np.bool_)[numbers]
 
+    def are_stops(self, numbers: Numbers) -> npt.NDArray[np.bool_]:
+        return np.frombuffer(self.stops, dtype=np.bool_)[numbers]
+
     def are_pending(self, numbers: Numbers) -> npt.NDArray[np.bool_]:
         return np.frombuffer(self.pending, dtype=np.bool_)[numbers]
 
@@ -121,6 +128,8 @@ def machine_moves(machine: KeyedAutomaton, state: Hashable) -> Iterator[tuple[in
         candidates: Iterable[int] = _candidates(machine, state)
     elif isinstance(machine, WithViableBytes):
         candidates = machine.viable_bytes(state)
+    elif isinstance(machine, numbers.Number):
+        candidates = b"0123456789.-+eE"
     else:
         candidates = range(256)
     for byte in candidates:
@@ -208,6 +217,8 @@ def walk(trie: Trie, table: Table, nodes: Sequence[int], numbers: Sequence[int])
                         ended.append((child, after, count))
                     else:
                         following.append((child, after, count + (not table.pending[after])))
+                        if table.stops[after]:
+                            ended.append((child, after, count))
         reached += following
         waiting = following
     for some, rows in ((parts, reached), (ends, ended)):
@@ -226,6 +237,9 @@ def walk(trie: Trie, table: Table, nodes: Sequence[int], numbers: Sequence[int])
             if final.any():
                 ends.append((here[final], states[final], counts[final]))
                 here, states, counts = here[~final], states[~final], counts[~final]
+        if table.open:
+            stops = table.are_stops(states)
+            ends.append((here[stops], states[stops], counts[stops]))
         counts = counts + ~table.are_pending(states)
         parts.append((here, states, counts))
     inside = [np.concatenate(column) for column in zip(*parts, strict=True)]
@@ -254,8 +268,8 @@ def _slices(first: npt.NDArray[np.int32], nodes: Numbers) -> tuple[Numbers, Numb
 
 @dataclass(frozen=True, eq=False)
 class End:
-    """Where scalars end in one state of their machine. nodes: the nodes of the tree at which they do. tokens: the ids
-    that end right there."""
+    """Where scalars end, or may end, in one state of their machine. nodes: the nodes of the tree at which they do.
+    tokens: the ids that end right there."""
 
     state: Hashable
     tokens: npt.NDArray[np.int32]
@@ -305,11 +319,13 @@ class Regions:
         self._cache: OrderedDict[Hashable, Inside | _Counted] = OrderedDict()
         self._cached_bytes = 0
 
-    def table(self, machine: KeyedAutomaton, *, ends: bool) -> Table:
-        key = (machine.key, ends)
+    def table(self, machine: KeyedAutomaton, *, ends: bool, open_: bool = False) -> Table:
+        key = (machine.key, ends, open_)
         table = self._tables.get(key)
         if table is None or len(table) > TABLE_BOUND:
-            table = self._tables[key] = Table(machine, ends=ends)
+            table = self._tables[key] = Table(machine, ends=ends, open_=open_)
+            while len(self._tables) > 1 and sum(map(len, self._tables.values())) > 2 * TABLE_BOUND:
+                del self._tables[next(iter(self._tables))]  # the oldest
         return table
 
     def prepare(self) -> None:
@@ -318,19 +334,19 @@ class Regions:
             machine = spelling.JsonString(regular.ANY, escapes=escapes)
             self._counted(machine, spelling.State(_SCALARS, spelling.NOTHING), ends=True)
 
-    def inside(self, machine: KeyedAutomaton, state: Hashable, node: int = 0, *, ends: bool = True) -> Inside:
-        key = (machine.key, ends, state, node)
+    def inside(
+        self, machine: KeyedAutomaton, state: Hashable, node: int = 0, *, ends: bool = True, open_: bool = False
+    ) -> Inside:
+        key = (machine.key, ends, open_, state, node)
         found = self._cached(key)
         if found is None:
-            found = (self._by_count(machine, state, ends) if node == 0 else None) or self._walked(
-                machine, state, node, ends
-            )
+            by_count = self._by_count(machine, state, ends) if node == 0 and not open_ else None
+            found = by_count or self._walked(machine, state, node, self.table(machine, ends=ends, open_=open_))
             self._keep(key, found)
         assert isinstance(found, Inside)
         return found
 
-    def _walked(self, machine: KeyedAutomaton, state: Hashable, node: int, ends: bool) -> Inside:
-        table = self.table(machine, ends=ends)
+    def _walked(self, machine: KeyedAutomaton, state: Hashable, node: int, table: Table) -> Inside:
         if node == 0:
             near = self._near(machine, table, state)
             if near is not None:

@@ -90,6 +90,24 @@ class State:
         return f"<{self.mode} depth={self.frame.depth}>"
 
 
+_SPACES = b" \t\n\r"
+_AFTER_MEMBER = _SPACES + b",]}"
+_AFTER_KEY = _SPACES + b":"
+_VALUE = _SPACES + b'"-0123456789tfn{['
+# What can be read in each place, whatever the schema.
+_BYTES: dict[str, bytes] = {
+    "value": _VALUE,
+    "open array": _VALUE + b"]",
+    "open object": _SPACES + b'"}',
+    "before key": _SPACES + b'"',
+    "after key": _AFTER_KEY,
+    "in object": _SPACES + b",}",
+    "in array": _SPACES + b",]",
+    "number": b"0123456789.eE+-" + _AFTER_MEMBER,
+    "string": bytes(range(256)),
+    "key": bytes(range(256)),
+    "end": _SPACES,
+}
 _UNKNOWN: Any = object()
 _machines: dict[tuple[str, bool], JsonString] = {}
 
@@ -144,18 +162,6 @@ class Tree:
 
     def region(self, state: State) -> Region[State] | None:
         """The shared machine that a state is inside of, if it is."""
-        if state.mode == "string":
-            parts = state.data
-            constant = len(parts) == 1 and state.record is None
-        elif state.mode == "key":
-            parts, constant = state.data[1], False
-        else:
-            return None
-        first: spelling.State = parts[0][0]
-        if any(p[0].pending != first.pending for p in parts):
-            return None  # parts of one character, known more or less precisely: no state of one machine
-        node = first.node if len(parts) == 1 else regular.union(*(p[0].node for p in parts))
-        inside = spelling.State(node, first.pending, first.at)
 
         def resume(text: bytes) -> State | None:
             at: State | None = state
@@ -165,10 +171,30 @@ class Tree:
                 at = self._read(at, byte)
             return at
 
+        follow = _SPACES if state.frame.kind == "document" else _AFTER_MEMBER
+        if state.mode == "number":
+            machine, number, _ = state.data
+            return Region(machine, number, False, resume, open=True, follow=follow)
+        if state.mode == "string":
+            parts = state.data
+            constant = len(parts) == 1 and state.record is None
+        elif state.mode == "key":
+            parts, constant, follow = state.data[1], False, _AFTER_KEY
+        else:
+            return None
+        first: spelling.State = parts[0][0]
+        if any(p[0].pending != first.pending for p in parts):
+            return None  # parts of one character, known more or less precisely: no state of one machine
+        node = first.node if len(parts) == 1 else regular.union(*(p[0].node for p in parts))
+        inside = spelling.State(node, first.pending, first.at)
         if constant:
             done = self._done(state.frame, parts[0][1], state.record)
-            return Region(self._strings, inside, True, lambda _: done)
-        return Region(self._strings, inside, False, resume)
+            return Region(self._strings, inside, True, lambda _: done, follow=follow)
+        return Region(self._strings, inside, False, resume, follow=follow)
+
+    def viable_bytes(self, state: State) -> bytes:
+        """Bytes among which are all that can follow, by the place in JSON's grammar."""
+        return state.data[0][:1] if state.mode == "literal" else _BYTES[state.mode]
 
     def _forget(self) -> None:
         with self._lock:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.reference import regular
 from harness.reference.automaton import Region
+from harness.reference.numbers import Number, NumberSet
 from harness.reference.regular import Node
 from harness.reference.spelling import JsonString, State
 
@@ -112,6 +113,61 @@ class Telling(Listing):
             return None
         _, inner, before = state
         return Region(self._strings[0], inner, False, lambda text: ("told", before + text))
+
+
+class Amounts:
+    """``[n,n,…]``: numbers of some sets, each of which may also end the list. A state is (place, number's state)."""
+
+    def __init__(self, sets: tuple[NumberSet, ...], *, regions: bool) -> None:
+        self._number = Number(sets)
+        if regions:
+            self.region = self._region
+
+    def start(self) -> Hashable | None:
+        return ("open", None)
+
+    def accepting(self, state: Any) -> bool:
+        return bool(state[0] == "end")
+
+    def step(self, state: Any, byte: int) -> Hashable | None:
+        place, number = state
+        if place == "open":
+            return ("item", None) if byte == ord("[") else None
+        if place == "end":
+            return None
+        if place == "item":
+            number = self._number.start()
+        after = None if number is None else self._number.step(number, byte)
+        if after is not None:
+            return ("in", after)
+        if place == "in" and self._number.accepting(number) and byte in b",]":
+            return ("item" if byte == ord(",") else "end", None)
+        return None
+
+    def _region(self, state: Any) -> Region[Any] | None:
+        if state[0] != "in":
+            return None
+
+        def resume(text: bytes) -> Any:
+            at = state[1]
+            for byte in text:
+                at = self._number.step(at, byte)
+                assert at is not None
+            return ("in", at)
+
+        return Region(self._number, state[1], False, resume, open=True, follow=b",]")
+
+
+class ListingWithFollow(ListingWithRegions):
+    def region(self, state: Any) -> Region[Any] | None:
+        region = super().region(state)
+        return None if region is None else replace(region, constant=state[1] == 0, follow=b" ,]")
+
+
+class TellingWithFollow(Telling):
+    def region(self, state: Any) -> Region[Any] | None:
+        region = super().region(state)
+        return None if region is None else replace(region, follow=b", ")
 
 
 class ListingWithBytes(ListingWithRegions):

@@ -20,7 +20,17 @@ from harness.reference.automaton import Automaton
 from harness.reference.masker import Masker, naive_row
 from harness.vocabulary import Vocabulary, synthetic
 
-from .small_automata import Bytes, Listing, ListingWithBytes, ListingWithRegions, Telling, words
+from .small_automata import (
+    Amounts,
+    Bytes,
+    Listing,
+    ListingWithBytes,
+    ListingWithFollow,
+    ListingWithRegions,
+    Telling,
+    TellingWithFollow,
+    words,
+)
 
 VOCABULARY = synthetic()
 
@@ -109,7 +119,7 @@ def test_rows_of_json_strings_are_the_definition(name: str, escapes: str, lone: 
         agrees(automaton, VOCABULARY, seed=seed)
 
 
-@pytest.mark.parametrize("kind", [Listing, ListingWithRegions, ListingWithBytes])
+@pytest.mark.parametrize("kind", [Listing, ListingWithRegions, ListingWithBytes, ListingWithFollow])
 @pytest.mark.parametrize("spaces", [False, True])
 def test_rows_over_the_end_of_scalars_are_the_definition(kind: type[Listing], spaces: bool) -> None:
     for name, node in NODES.items():
@@ -119,12 +129,13 @@ def test_rows_over_the_end_of_scalars_are_the_definition(kind: type[Listing], sp
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_rows_that_depend_on_a_scalar_s_text_are_the_definition(name: str) -> None:
-    automaton = Telling([NODES[name], regular.ANY])
+@pytest.mark.parametrize("kind", [Telling, TellingWithFollow])
+def test_rows_that_depend_on_a_scalar_s_text_are_the_definition(name: str, kind: type[Telling]) -> None:
+    automaton = kind([NODES[name], regular.ANY])
     for seed in range(3):
         agrees(automaton, VOCABULARY, seed=seed, steps=60)
     over = vocabulary([b'a","a"]', b'["ab","ab', b'","', b'b","ab"]', b'"]', b'["'])
-    agrees(Telling([NODES["any"], regular.ANY]), over, [b'["ab","ab"]'])
+    agrees(kind([NODES["any"], regular.ANY]), over, [b'["ab","ab"]'])
 
 
 def test_regions_change_no_row() -> None:
@@ -148,20 +159,31 @@ def test_rows_of_expressions_are_the_definition(pattern: str) -> None:
         agrees(automaton, VOCABULARY, seed=seed)
 
 
-@pytest.mark.parametrize(
-    "sets",
-    [
-        (numbers.ALL_NUMBERS,),
-        (numbers.INTEGERS,),
-        (numbers.NumberSet(low=Fraction(0), high=Fraction(120)),),
-        (numbers.NumberSet(multiples=frozenset({Fraction(1, 4)}), low=Fraction(-3)),),
-        (numbers.exactly(Fraction(12)), numbers.exactly(Fraction(3, 2))),
-    ],
-)
+SETS = [
+    (numbers.ALL_NUMBERS,),
+    (numbers.INTEGERS,),
+    (numbers.NumberSet(low=Fraction(0)),),
+    (numbers.NumberSet(low=Fraction(0), high=Fraction(120)),),
+    (numbers.NumberSet(multiples=frozenset({Fraction(1, 4)}), low=Fraction(-3)),),
+    (numbers.exactly(Fraction(12)), numbers.exactly(Fraction(3, 2))),
+]
+
+
+@pytest.mark.parametrize("sets", SETS)
 def test_rows_of_numbers_are_the_definition(sets: tuple[numbers.NumberSet, ...]) -> None:
     automaton = numbers.Number(sets, numbers="rfc8259", integer_spelling="value")
     for seed in range(3):
         agrees(automaton, VOCABULARY, seed=seed, steps=6)
+
+
+@pytest.mark.parametrize("sets", SETS)
+@pytest.mark.parametrize("with_regions", [False, True])
+def test_rows_over_the_end_of_numbers_are_the_definition(
+    sets: tuple[numbers.NumberSet, ...], with_regions: bool
+) -> None:
+    over = vocabulary([b"12", b"1,", b"12,1", b"0]", b"5,12]", b"1.5,", b",1", b"e1", b"-1,", b"],", b"[1", b"[12]"])
+    for seed in range(3):
+        agrees(Amounts(sets, regions=with_regions), over, [b"[12,12]"], seed=seed, steps=8)
 
 
 def test_rows_where_text_is_forced_are_the_definition() -> None:
