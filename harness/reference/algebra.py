@@ -369,19 +369,40 @@ class Algebra:
     def meet_strings(self, one: Node, other: Node) -> Node:
         for a, b in ((one, other), (other, one)):
             if a in self._finite:
-                if b is regular.ANY:
-                    return a
-                if b is SCALARS:
-                    if not any("\ud800" <= c <= "\udfff" for w in self._finite[a] for c in w):
-                        return a
-                return self.texts(w for w in self._finite[a] if regular.matches(b, w))
+                return a if b is regular.ANY else self._fewer(a, self._within(self._finite[a], b))
         return regular.intersection(one, other)
+
+    def _within(self, words: frozenset[str], node: Node) -> frozenset[str]:
+        """The words that are in a language."""
+        if node in self._finite:
+            return words & self._finite[node]
+        if node is SCALARS:
+            return frozenset(w for w in words if w.isascii() or not any("\ud800" <= c <= "\udfff" for c in w))
+        if node.op == "not":
+            return words - self._within(words, node.args[0])
+        if node.op == "inter":
+            for part in node.args:
+                words = self._within(words, part)
+            return words
+        return frozenset(w for w in words if regular.matches(node, w))
+
+    def _fewer(self, node: Node, words: frozenset[str]) -> Node:
+        """Some of the words of a finite language; few taken from many need no new tree of all the others."""
+        before = self._finite[node]
+        if words == before:
+            return node
+        gone = before - words
+        if len(before) < 200 or len(gone) > 20 or words in self._nodes:
+            return self.texts(words)
+        left = regular.difference(node, regular.texts(gone))
+        self._finite[left] = words
+        return left
 
     def _subtract_strings(self, one: Node, other: Node) -> Node:
         if other is regular.EMPTY or one is regular.EMPTY:
             return one
         if one in self._finite:
-            return self.texts(w for w in self._finite[one] if not regular.matches(other, w))
+            return self._fewer(one, self._finite[one] - self._within(self._finite[one], other))
         if other in self._finite and one.op in ("inter", "not"):
             # excluded words are gathered in one finite language, so that excluding them one by one stays cheap
             parts = one.args if one.op == "inter" else (one,)

@@ -91,8 +91,10 @@ def schema(
         documents = Documents(schema, drafts.BY_NAME[default_draft], resources)
         schemas = Schemas(documents, profile)
         # draft-04: an integer is a number *written* without fraction and exponent (validators read it so, too).
+        root = schemas.root()
+        schemas.look_at_everything(root)
         is_draft4 = documents.root.draft is drafts.DRAFT4
-        return Tree(schemas, schemas.root(), integer_spelling="digits" if is_draft4 else profile.integer_spelling)
+        return Tree(schemas, root, integer_spelling="digits" if is_draft4 else profile.integer_spelling)
 
     return _guarded(build)
 

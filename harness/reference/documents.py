@@ -26,12 +26,13 @@ DEPTH_BOUND = 2_000
 class Resource:
     """A schema with a URI. dynamic: its dynamic anchors (``$recursiveAnchor`` under the empty name)."""
 
-    __slots__ = ("anchors", "draft", "dynamic", "off", "root", "uri")
+    __slots__ = ("anchors", "asserts_formats", "draft", "dynamic", "off", "root", "uri")
 
     def __init__(self, uri: str, draft: Draft, off: frozenset[str]) -> None:
         self.uri = uri
         self.draft = draft
         self.off = off  # keywords switched off by the meta-schema's vocabularies
+        self.asserts_formats = "format-assertion" in off
         self.anchors: dict[str, Place] = {}
         self.dynamic: dict[str, Place] = {}
         self.root: Place = None  # type: ignore[assignment]  # set as soon as the root's place exists
@@ -170,6 +171,7 @@ class Documents:
                 if needed is True and not re.search(r"json-schema\.org/draft/[\d-]+/vocab/", name):
                     raise UnsupportedError(f"unknown vocabulary {name}", keyword="$vocabulary")
             off = frozenset().union(*(words for name, words in drafts.VOCABULARY.items() if name not in present))
+            off |= present & {"format-assertion"}  # no keyword, so it switches none off
         return draft, off or frozenset()
 
     def _anchor(self, schema: dict[str, Any], place: Place) -> None:

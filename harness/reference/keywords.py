@@ -40,6 +40,8 @@ _ASSERTING = _NOT_LEAF | frozenset(
     }
 )  # fmt: skip
 _LEAF_DEPTH = 12
+# Lengths of strings are counted one by one.
+LENGTH_BOUND = 10_000_000
 
 
 class Schemas:
@@ -52,6 +54,7 @@ class Schemas:
             self.unfold, repeats=profile.duplicate_keys == "any", ordered=profile.key_order == "declared"
         )
         self._patterns: dict[tuple[str, bool], Node] = {}
+        self._unfolded: dict[Expr, Expr] = {}
         self._types = {
             "null": self.algebra.value(null=True),
             "boolean": self.algebra.value(true=True, false=True),
@@ -101,7 +104,33 @@ class Schemas:
         return all(self._is_leaf(self.documents.below(place, *path), depth - 1) for path in inner)
 
     def unfold(self, expr: Expr) -> Expr:
-        return self.unfold_place(*expr.args)
+        found = self._unfolded.get(expr)
+        return found if found is not None else self.unfold_place(*expr.args)
+
+    def look_at_everything(self, root: Expr) -> None:
+        """Unfold every place that can be reached: what is unsupported or malformed by its own says so now."""
+        seen = {root}
+        waiting = [root]
+        while waiting:
+            expr = waiting.pop()
+            below: list[Expr] = []
+            if expr.op == "loc":
+                unfolded = self._unfolded[expr] = self.unfold_place(*expr.args)
+                below.append(unfolded)
+            elif expr.op == "val":
+                value = expr.args[0]
+                for array in value.arrays:
+                    for items in (array.items, *(w for w, _, _ in array.counted)):
+                        below += [*items.prefix, items.rest]
+                for shape in value.objects:
+                    for keys in (shape.every, *(d.wanted for d in shape.some)):
+                        below += keys.expressions()
+            else:
+                below += expr.args
+            for inner in below:
+                if inner not in seen:
+                    seen.add(inner)
+                    waiting.append(inner)
 
     def unfold_place(self, place: Place, scope: Scope) -> Expr:
         schema = place.schema
@@ -248,9 +277,9 @@ class Schemas:
         parts = []
         low, high = int(words.get("minLength", 0)), words.get("maxLength")
         if low or high is not None:
-            if max(low, int(high or 0)) > regex_syntax.REPEAT_BOUND:
+            if max(low, int(high or 0)) > LENGTH_BOUND:
                 raise UnsupportedError(
-                    f"too complex: a length beyond {regex_syntax.REPEAT_BOUND}",
+                    f"too complex: a length beyond {LENGTH_BOUND}",
                     keyword="maxLength" if high is not None and high > low else "minLength",
                     pointer=place.pointer,
                 )
@@ -258,10 +287,14 @@ class Schemas:
         if "pattern" in words:
             search = self.profile.pattern == "search"
             parts.append(self.pattern(words["pattern"], f"{place.pointer}/pattern", search=search))
-        if "format" in words and self.profile.format == "assertion":
+        if "format" in words and (self.profile.format == "assertion" or place.resource.asserts_formats):
             node = formats.language(words["format"], place.draft.number, place.pointer)
             if node is not None:
                 parts.append(node)
+        if self.profile.format == "assertion" and place.draft.number == 7:
+            for keyword in ("contentEncoding", "contentMediaType"):
+                if keyword in words:
+                    raise UnsupportedError(f"{keyword} as an assertion", keyword=keyword, pointer=place.pointer)
         if parts:
             yield self.only(strings=regular.intersection(*parts))
 

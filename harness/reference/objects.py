@@ -52,6 +52,7 @@ class Objects:
         self._finishes: dict[ObjectAt, bool] = {}
         self._nodes: dict[ObjectAt, Node] = {}
         self._outcomes_known: dict[tuple[Expr, tuple[Expr, ...]], list[tuple[Expr, int]]] = {}
+        self._free: dict[tuple[frozenset[str], Node, frozenset[str]], Node] = {}
         self._bases: dict[ObjectShape, tuple[frozenset[str], Node, bool]] = {}
 
     # --- the protocol ----------------------------------------------------------------------------------------------
@@ -90,6 +91,16 @@ class Objects:
             if self.can_finish(reached):
                 found.append((value, reached))
         return found
+
+    def _allows(self, at: ObjectAt, key: str) -> bool:
+        """Whether ``key`` can come next."""
+        if not self._usable(at, key):
+            return False
+        # what pays nothing leaves the most to pay
+        if self._duplicates != "last_wins" and self._life.alive(at.shape.every.at(key)):
+            if self.can_finish(self._with_key(at, key)):
+                return True
+        return bool(self.after(at, key))
 
     def _after_revocable(
         self, then: ObjectAt, key: str, expr: Expr, wanted: list[Debt]
@@ -208,25 +219,33 @@ class Objects:
         if self._order == "any" or not (at.owed or shape.low > len(at.seen)):
             away = {name for debt in at.owed for name in debt.absent}
             node = self._free_keys(at)
-            refused = [n for n in away if regular.matches(node, n) and not self.after(at, n)]
+            refused = [n for n in away if regular.matches(node, n) and not self._allows(at, n)]
             return regular.difference(node, regular.texts(refused)) if refused else node
         return self._tried_keys(at)
 
+    def _unordered_keys(self, at: ObjectAt) -> Node:
+        alive, classes, finite = self._base(at.shape)
+        if self._duplicates != "forbidden" or not at.seen:
+            return regular.union(regular.texts(alive), classes)
+        if finite or len(alive) <= 64:
+            rest = regular.texts(alive - at.seen)
+            if classes is regular.EMPTY:
+                return rest
+            others = at.seen - at.shape.every.names.keys()
+            return regular.union(rest, regular.difference(classes, regular.texts(others)) if others else classes)
+        return regular.difference(regular.union(regular.texts(alive), classes), regular.texts(at.seen))
+
     def _free_keys(self, at: ObjectAt) -> Node:
         shape = at.shape
-        alive, classes, finite = self._base(shape)
+        alive, classes, _ = self._base(shape)
         if self._order == "any":
-            if self._duplicates != "forbidden" or not at.seen:
-                return regular.union(regular.texts(alive), classes)
-            if finite or len(alive) <= 64:
-                rest = regular.texts(alive - at.seen)
-                others = at.seen - shape.every.names.keys()
-                if classes is regular.EMPTY:
-                    return rest
-                return regular.union(
-                    rest, regular.difference(classes, regular.texts(others)) if others else classes
-                )
-            return regular.difference(regular.union(regular.texts(alive), classes), regular.texts(at.seen))
+            key = (alive, classes, at.seen if self._duplicates == "forbidden" else frozenset())
+            node = self._free.get(key)
+            if node is None:
+                if len(self._free) > MEMO_BOUND:
+                    self._free.clear()
+                node = self._free[key] = self._unordered_keys(at)
+            return node
         if self._order == "declared":
             ahead = [shape.positions[m] for m in at.missing if m in shape.positions]
             limit = min(ahead, default=None)
@@ -271,13 +290,13 @@ class Objects:
         """Name by name and class by class: whether the object can end after it."""
         shape = at.shape
         names = self._all_names(at)
-        good = {n for n in names | at.missing if self.after(at, n)}
+        good = {n for n in names | at.missing if self._allows(at, n)}
         if self._duplicates != "forbidden":
-            good |= {n for n in at.seen if self.after(at, n)}
+            good |= {n for n in at.seen if self._allows(at, n)}
         nodes = []
         for node, _, _ in self._cells(at, names | at.missing | at.seen, _ordered(at.owed)):
             example = regular.example(node)
-            if example is not None and self.after(at, example):
+            if example is not None and self._allows(at, example):
                 nodes.append(node)
         if self._order == "sorted" and nodes and at.missing:
             bound = _after_text(min(at.missing), equal=False)
