@@ -10,9 +10,10 @@ in a class they stand for nothing.
 ``ebnf`` (xgrammar 0.2.9). Names are letters, digits, ``_ - .``, not beginning with a digit. A rule's name is the first
 on its line; line ends mean nothing else. An alternative has at least one element: the empty text is ``""`` or ``()``.
 An element is repeated once at most. Escapes: ``\' \" \? \\ \a \b \f \n \r \t \v \0 \e``, ``\xH…`` with any number of
-digits, ``\uHHHH``, ``\UHHHHHHHH``, all of them code points; in a class also ``\^ \$ \. \* \+ \( \) \[ \] \{ \} \|
-\/ \-``. Refused by name: look-ahead ``(= … )``, macros (``TagDispatch``, ``Token``, ``ExcludeToken``, ``TokenTagDispatch``,
-``Regex``), attributes of rules (``name[max_tokens=…]``), ``\d \D \w \W \s \S`` in a class, empty classes.
+digits, ``\uHHHH``, ``\UHHHHHHHH``, all of them code points; in a class also ``\^ \$ \. \* \+ \( \) \[ \] \{ \} \|`` and
+``\/ \-``. Refused by name: look-ahead ``(= … )``, macros (``TagDispatch``, ``Token``, ``ExcludeToken``,
+``TokenTagDispatch``, ``Regex``), attributes of rules (``name[max_tokens=…]``), ``\d \D \w \W \s \S`` in a class, empty
+classes.
 
 ``gbnf`` (llama.cpp). Names are letters, digits, ``- _``. A rule ends at the end of its line, but for line ends in
 brackets and after ``|`` and ``::=``. An alternative may be empty. An element may be repeated several times over

@@ -36,7 +36,7 @@ from harness.reference.spelling import NOTHING, Utf8
 from harness.reference.spelling import State as Spelled
 
 # States of all networks of one grammar before they are made deterministic: {m,n} writes its part out n times.
-NETWORK_BOUND = 200_000
+NETWORK_BOUND = 100_000
 # States of one network made deterministic; past it the network is used as it is.
 SUBSET_BOUND = 10_000
 # Pairs in one state of the parser.
@@ -316,6 +316,8 @@ class _Wiring:
             self.free[start].append(end)
 
     def _repeat(self, body: Rep, start: int, end: int) -> None:
+        if max(body.low, body.high or 0) > NETWORK_BOUND:
+            raise TooComplex(f"a repetition beyond {NETWORK_BOUND}")
         at = before = self.state()
         self.free[start].append(at)
         for _ in range(body.low):

@@ -6,9 +6,10 @@ of the rules without any lexer exactly if this never stands in the way. What is 
 lexemes p and q that may be waited for at once, no text of p may be followed by a first byte of what may come after p
 if the text and that byte begin a text of q.
 
-Lexemes are told apart by their place in the rules. Waited for at once are the first ones of the grammar, and those that
-may follow two that are waited for at once and have a text in common. What follows a lexeme is taken without regard to
-where its rule was called from: so more is refused than need be, and nothing is let through.
+A lexeme repeated on its own, two texts of which make one (``WORD+``), needs no two of them side by side, so none are
+looked at. Lexemes are told apart by their place in the rules. Waited for at once are the first ones of the grammar, and
+those that may follow two that are waited for at once and have a text in common. What follows a lexeme is taken without
+regard to where its rule was called from: so more is refused than need be, and nothing is let through.
 """
 
 from __future__ import annotations
@@ -141,10 +142,34 @@ def _facts(
     if isinstance(body, Rep):
         one = _facts(body.part, rules, known, number, follow)
         if body.high is None or body.high > 1:
+            merges = body.high is None and body.low <= 1 and _merges(body.part, one, known, number)
             for i in _members(one.last):
-                follow[i] |= one.first
+                follow[i] |= one.first & ~one.last if merges else one.first
         return _Facts(one.nullable or body.low == 0, one.first, one.last)
     return _Facts(nullable=True)  # the empty text
+
+
+def _merges(part: Body, facts: _Facts, known: list[Lexeme], number: Mapping[int, int]) -> bool:
+    """Whether a repeated part is one lexeme, with ignored text before it or not, and two of them in a row are one:
+    then a row of them never needs two with nothing between them."""
+    if facts.nullable or facts.last.bit_count() != 1:
+        return False
+    only = known[facts.last.bit_length() - 1].node
+    inside = [part]
+    while inside:
+        body = inside.pop()
+        if id(body) in number:
+            i = number[id(body)]
+            if not known[i].repeats and 1 << i != facts.last:
+                return False
+        elif isinstance(body, Ref | Rep):
+            return False
+        elif isinstance(body, Cat | Alt):
+            inside.extend(body.parts)
+    try:
+        return regular.includes(only, regular.concat(only, only))
+    except TooComplex:
+        return False
 
 
 def _members(ones: Set) -> Iterator[int]:

@@ -8,8 +8,8 @@ A file is statements, one a line; a line that begins with ``|`` goes on with the
   alternative means nothing here.
 - Strings ``"…"`` with JSON's escapes, ``"…"i`` in ASCII without regard to case (by Unicode's simple case folding: ``k``
   and ``s`` each have a third form), ranges ``"a".."z"``, regular expressions ``/…/`` of the Rust dialect.
-- ``%import common.NAME``, ``%import common.NAME -> NAME``, ``%import common (NAME, …)`` of llguidance's common terminals
-  (``COMMON``), and ``%ignore``. ``%llguidance {…}`` with ``no_forcing`` alone means nothing here.
+- ``%import common.NAME``, ``%import common.NAME -> NAME``, ``%import common (NAME, …)`` of llguidance's common
+  terminals (``COMMON``), and ``%ignore``. ``%llguidance {…}`` with ``no_forcing`` alone means nothing here.
 
 **Lexemes.** In a rule every string, range, regular expression and terminal is a lexeme, and a lexer decides where one
 ends: as late as any lexeme that may stand there lets it, byte by byte. So a grammar is not the language of its rules,
@@ -22,8 +22,8 @@ lexeme might still follow; never before the first lexeme, and not where nothing 
 
 Refused by name: templates, priorities, attributes of rules (``lazy``, ``stop``, ``max_tokens`` …), flags of regular
 expressions, anchors, word boundaries, look-around and lazy repetitions in them, ``&`` and ``~`` between terminals,
-special tokens ``<…>``, other grammars ``@…``, ``%json``, ``%regex``, ``%lark``, ``%override``, ``%extend``, ``%declare``, other imports,
-parametric rules (``::``), ``\x80`` and above.
+special tokens ``<…>``, other grammars ``@…``, ``%json``, ``%regex``, ``%lark``, ``%override``, ``%extend``,
+``%declare``, other imports, parametric rules (``::``), ``\x80`` and above.
 """
 
 from __future__ import annotations

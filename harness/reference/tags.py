@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 from harness.errors import UnsupportedError
 from harness.reference.automaton import Automaton, Region
+from harness.reference.codepoints import SURROGATES
 from harness.reference.spelling import NOTHING, Pending, utf8_lead, utf8_next
 
 
@@ -176,7 +177,7 @@ class StructuralTag:
             pending = byte
         else:
             pending = utf8_lead(byte)
-        if pending is None:
+        if pending is None or _is_surrogate(pending):
             return set()
         node = self._node_after(reading.node, byte)
         if node in self._begins:
@@ -207,6 +208,12 @@ class StructuralTag:
 
     def _ended(self, i: int, read: int) -> set[Reading]:
         return {End(i, read)} if read < len(self._structures[i][2]) else {_NEW}
+
+
+def _is_surrogate(pending: Pending | int) -> bool:
+    """Whether a character, or all that one begun can become, is a surrogate, which UTF-8 does not spell."""
+    low, high = (pending, pending) if isinstance(pending, int) else pending[1:3]  # type: ignore[misc]
+    return bool(SURROGATES[0] <= low and high <= SURROGATES[1])
 
 
 def _refuse_unclear(triggers: Sequence[str]) -> None:

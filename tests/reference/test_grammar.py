@@ -1,4 +1,4 @@
-"""Grammars against a recogniser that shares nothing with them: it tries every way to cut a text, until nothing new comes.
+"""Grammars against a recogniser that shares nothing with them: it tries every way to cut a text, again and again.
 
 Generated grammars have left and right recursion, rules that may be empty, loops of empty rules and useless rules.
 """
@@ -179,12 +179,14 @@ CASES: dict[str, tuple[dict[str, Body], str, int]] = {
     "indirect left recursion": (
         {"S": Alt((Cat((Ref("T"), text("a"))), text("b"))), "T": Alt((Cat((Ref("S"), text("b"))), Ref("S")))}, "ab", 6),
     "middle recursion of an empty rule": (
-        {"S": Cat((Ref("N"), text("a"), Ref("N"))), "N": Alt((text(""), Cat((text("b"), Ref("S"), text("b")))))}, "ab", 7),
+        {"S": Cat((Ref("N"), text("a"), Ref("N"))), "N": Alt((text(""), Cat((text("b"), Ref("S"), text("b")))))},
+        "ab", 7),
     "palindromes": (
-        {"S": Alt((text(""), one_of("ab"), Cat((text("a"), Ref("S"), text("a"))), Cat((text("b"), Ref("S"), text("b")))))},
+        {"S": Alt((text(""), one_of("ab"), *(Cat((text(c), Ref("S"), text(c))) for c in "ab")))},
         "ab", 7),
     "counted compounds": (
-        {"S": Rep(Cat((text("a"), Rep(Ref("T"), 0, 2))), 2, 3), "T": Alt((text("b"), Cat((text("b"), Ref("T"), text("b")))))},
+        {"S": Rep(Cat((text("a"), Rep(Ref("T"), 0, 2))), 2, 3),
+         "T": Alt((text("b"), Cat((text("b"), Ref("T"), text("b")))))},
         "ab", 7),
     "useless rules": (
         {"S": Alt((Cat((text("a"), Ref("U"))), text("b"), Cat((text("a"), Ref("T"))))), "U": Cat((text("a"), Ref("U"))),
@@ -299,7 +301,7 @@ def test_two_threads_meet_the_same_states() -> None:
 
     def work() -> None:
         for _ in range(50):
-            ends.append(automaton.run(machine, literal))
+            ends.extend([automaton.run(machine, literal)])
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -311,8 +313,11 @@ def test_two_threads_meet_the_same_states() -> None:
 
 
 def test_bounds_are_declared() -> None:
-    with pytest.raises(TooComplex, match="places"):
+    with pytest.raises(TooComplex, match="a repetition beyond"):
         grammar.automaton({"S": Rep(Ref("T"), 0, 10**6), "T": Alt((Ref("S"), text("a")))}, "S")
+    with pytest.raises(TooComplex, match="places"):
+        many = tuple(Rep(Ref("T"), 0, 50_000) for _ in range(3))
+        grammar.automaton({"S": Cat(many), "T": Alt((Cat((Ref("S"), text("b"))), text("a")))}, "S")
 
 
 def test_counted_and_nested_without_recursion_is_one_regular_language() -> None:
