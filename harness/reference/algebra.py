@@ -69,9 +69,7 @@ class Algebra:
         self.all_items = self.index((), everything)
         self.any_object = self._shape(self.all_keys, frozenset(), frozenset(), 0, None, ())
         self.any_array = self._array(self.all_items, 0, None, (), None)
-        self.anything = self.value(
-            True, True, True, regular.ANY, (ALL_NUMBERS,), (self.any_array,), (self.any_object,)
-        )
+        self.anything = self.value(True, True, True, regular.ANY, (ALL_NUMBERS,), (self.any_array,), (self.any_object,))
         self.nothing = self.value()
         for expr, value in ((everything, self.anything), (nothing, self.nothing)):
             expr.args, expr.value = (value,), value
@@ -579,7 +577,10 @@ class Algebra:
         key = (one.id, other.id)
         found: KeyMap | None = self._met.get(key)
         if found is None:
-            names = {k: self.and_(one.at(k), other.at(k)) for k in [*one.names, *(n for n in other.names if n not in one.names)]}
+            names = {
+                k: self.and_(one.at(k), other.at(k))
+                for k in [*one.names, *(n for n in other.names if n not in one.names)]
+            }
             found = self._met[key] = self.keys(names, self.cross(one.classes, other.classes))
         return found
 

@@ -366,8 +366,18 @@ class Schemas:
 
     def _of_arrays(self, place: Place, words: dict[str, Any], scope: Scope) -> Iterator[Expr]:
         a, below = self.algebra, self.documents.below
-        if {"items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems", "contains"} & words.keys():
-            keyword, rest_keyword = ("prefixItems", "items") if place.draft.number >= 2020 else ("items", "additionalItems")
+        if {
+            "items",
+            "prefixItems",
+            "additionalItems",
+            "minItems",
+            "maxItems",
+            "uniqueItems",
+            "contains",
+        } & words.keys():
+            keyword, rest_keyword = (
+                ("prefixItems", "items") if place.draft.number >= 2020 else ("items", "additionalItems")
+            )
             prefix: tuple[Expr, ...] = ()
             rest = a.true
             if isinstance(words.get(keyword), list):

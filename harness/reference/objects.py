@@ -102,9 +102,7 @@ class Objects:
                 return True
         return bool(self.after(at, key))
 
-    def _after_revocable(
-        self, then: ObjectAt, key: str, expr: Expr, wanted: list[Debt]
-    ) -> list[tuple[Expr, ObjectAt]]:
+    def _after_revocable(self, then: ObjectAt, key: str, expr: Expr, wanted: list[Debt]) -> list[tuple[Expr, ObjectAt]]:
         """The value may be replaced by a later one of the same key: each outcome is followed apart."""
         algebra = self._life.algebra
         held = frozenset((k, w) for k, w in then.held if k != key)
@@ -162,9 +160,12 @@ class Objects:
     def _with_key(self, at: ObjectAt, key: str) -> ObjectAt:
         shape = at.shape
         seen = at.seen
-        if self._duplicates == "forbidden" or shape.high is not None or len(seen) < shape.low or self._order == "sorted":
-            seen = seen | {key}
-        elif self._duplicates == "last_wins" and shape.some:
+        if (
+            self._duplicates == "forbidden"
+            or shape.high is not None
+            or len(seen) < shape.low
+            or self._order == "sorted"
+        ) or (self._duplicates == "last_wins" and shape.some):
             seen = seen | {key}
         last = at.last
         if self._order == "declared":
@@ -300,7 +301,11 @@ class Objects:
                 nodes.append(node)
         if self._order == "sorted" and nodes and at.missing:
             bound = _after_text(min(at.missing), equal=False)
-            nodes = [regular.difference(regular.union(*(n for n, _, _ in self._cells(at, names | at.missing | at.seen, []))), bound)]
+            nodes = [
+                regular.difference(
+                    regular.union(*(n for n, _, _ in self._cells(at, names | at.missing | at.seen, []))), bound
+                )
+            ]
             if shape.high is not None and shape.high - len(at.seen) - len(at.missing) <= 0:
                 nodes = []
         return regular.union(regular.texts(good), *nodes)

@@ -145,15 +145,18 @@ class Tree:
     def step(self, state: State, byte: int) -> State | None:
         after: State | None = state.next.get(byte, _UNKNOWN)
         if after is _UNKNOWN:
-            try:
-                after = self._read(state, byte)
-            except TooComplex as bound:
-                raise UnsupportedError(f"too complex: {bound}") from bound
+            after = self._guarded(state, byte)
             self._remembered += 1
             if self._remembered > MEMO_BOUND:
                 self._forget()
             state.next[byte] = after
         return after
+
+    def _guarded(self, state: State, byte: int) -> State | None:
+        try:
+            return self._read(state, byte)
+        except TooComplex as bound:
+            raise UnsupportedError(f"too complex: {bound}") from bound
 
     def accepting(self, state: State) -> bool:
         if state.mode == "number" and state.frame.kind == "document":
@@ -168,7 +171,7 @@ class Tree:
             for byte in text:
                 if at is None:
                     return None
-                at = self._read(at, byte)
+                at = self._guarded(at, byte)
             return at
 
         follow = _SPACES if state.frame.kind == "document" else _AFTER_MEMBER
@@ -263,12 +266,10 @@ class Tree:
         tokens: tuple[Token, ...] = ("colon",) if mode == "after key" else ("value",)
         if inside:
             depth += 1
-            tokens = self._possible(state)
+            tokens = self._possible(state) if self._whitespace.is_exact else ()
         gap = self._whitespace.step(state.where, state.gap, depth, byte, tokens)
         if gap is None:
             return None
-        if inside and not any(self._whitespace.ready(state.where, state.gap, depth, t) for t in ("close", "comma")):
-            pass
         return self._state(mode, state.where, gap, data, state.frame, record)
 
     def _possible(self, state: State) -> tuple[Token, ...]:
@@ -490,7 +491,14 @@ class Tree:
 
 
 def _value(text: bytes) -> Json:
-    return canonical(json.loads(text, parse_float=Fraction, parse_int=Fraction))
+    return canonical(json.loads(text, parse_float=_number, parse_int=_number))
+
+
+def _number(text: str) -> Fraction:
+    _, _, exponent = text.lower().partition("e")
+    if len(exponent.lstrip("+-0")) > 4 or len(text) > 10_000:
+        raise TooComplex("a number of more than 10,000 digits among items that must differ")
+    return Fraction(text)
 
 
 def _kept(items: dict[Any, int]) -> Items:

@@ -25,6 +25,11 @@ class Whitespace:
         self._indent = profile.indent
         self._outer = profile.outer_whitespace
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether what may stand in a place depends on the token after it."""
+        return self._kind in ("spaced", "indented")
+
     def step(self, where: Where, gap: int, depth: int, byte: int, tokens: tuple[Token, ...]) -> int | None:
         """The gap after one more white space byte, where one of ``tokens`` can follow; None: it may not stand here."""
         if where in ("start", "end"):
