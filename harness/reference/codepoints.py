@@ -74,3 +74,18 @@ def meets(one: Ranges, low: int, high: int) -> bool:
     """Whether any code point of ``one`` lies in ``low…high``."""
     at = bisect_right(one, (high, MAX)) - 1
     return at >= 0 and one[at][1] >= low
+
+
+# The code points of one, two, three and four bytes in UTF-8: the bits below the first byte's, and that byte's mark.
+_LENGTHS = ((0, 0x7F, 0, 0), (0x80, 0x7FF, 6, 0xC0), (0x800, 0xFFFF, 12, 0xE0), (0x10000, MAX, 18, 0xF0))
+
+
+def leads(one: Ranges) -> int:
+    """The first bytes in UTF-8 of the code points, surrogates left out, as the bits of a number."""
+    done = 0
+    for low, high in intersection(one, SCALARS):
+        for first, last, shift, mark in _LENGTHS:
+            if low <= last and high >= first:
+                start, end = mark | max(low, first) >> shift, mark | min(high, last) >> shift
+                done |= (1 << end + 1) - (1 << start)
+    return done

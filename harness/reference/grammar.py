@@ -30,8 +30,8 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from harness.errors import CompileError
-from harness.reference import regular
-from harness.reference.automaton import Automaton, TooComplex
+from harness.reference import codepoints, regular
+from harness.reference.automaton import Automaton, TooComplex, WithViableBytes
 from harness.reference.spelling import NOTHING, Utf8
 from harness.reference.spelling import State as Spelled
 
@@ -674,6 +674,27 @@ class Grammar:
             remembering, self._remembering, self._remembered = self._remembering, [], 0
         for state in remembering:
             state.after = None
+
+    def viable_bytes(self, state: State) -> list[int]:
+        """Exactly the bytes that ``step`` does not refuse, in order."""
+        found = 0
+        for scan, _, _ in state.live:
+            found |= self._next_bytes(scan.automaton, scan.state)
+        for place, _ in state.reach if state.reach is not None else self._reach(state):
+            for terminal, _ in self._places[place].reads:
+                automaton, start = self._openers[terminal]
+                if start is not None and (automaton is not self._barred or state is not self._start):
+                    found |= self._next_bytes(automaton, start)
+        return [byte for byte in range(256) if found >> byte & 1]
+
+    def _next_bytes(self, automaton: Automaton[Any], state: Any) -> int:
+        """The bytes that an automaton does not refuse, as the bits of a number."""
+        if isinstance(automaton, Utf8) and not state.pending:
+            return codepoints.leads(regular.live(state.node))
+        if isinstance(automaton, WithViableBytes):
+            return sum(1 << byte for byte in automaton.viable_bytes(state))
+        some = range(0x80, 0xC0) if isinstance(automaton, Utf8) else range(256)
+        return sum(1 << byte for byte in some if automaton.step(state, byte) is not None)
 
     # One byte
 

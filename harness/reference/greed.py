@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 from harness.reference import codepoints, regular
 from harness.reference.automaton import TooComplex
-from harness.reference.codepoints import Ranges
 from harness.reference.grammar import Alt, Body, Cat, Ref, Rep
 from harness.reference.regular import Node
 
@@ -67,7 +66,7 @@ def check(rules: Mapping[str, Body], root: str, lexemes: Mapping[int, Lexeme]) -
             facts[name] = _facts(body, facts, known, number, follow)
         if before == {name: (f.nullable, f.first, f.last) for name, f in facts.items()}:
             break
-    first_bytes = [_leads(regular.live(one.node)) for one in known]
+    first_bytes = [codepoints.leads(regular.live(one.node)) for one in known]
     after = [_union(first_bytes[j] for j in _members(follow[i])) for i in range(len(known))]
     _compare(known, follow, facts[root].first, after, first_bytes)
 
@@ -186,18 +185,6 @@ def _union(sets: Iterator[Set]) -> Set:
     return done
 
 
-def _leads(ranges: Ranges) -> int:
-    """The first bytes of the characters in UTF-8, as the bits of a number."""
-    done = 0
-    for low, high in codepoints.intersection(ranges, codepoints.SCALARS):
-        for first, last, shift, mark in ((0, 0x7F, 0, 0), (0x80, 0x7FF, 6, 0xC0), (0x800, 0xFFFF, 12, 0xE0),
-                                         (0x10000, codepoints.MAX, 18, 0xF0)):  # fmt: skip
-            if low <= last and high >= first:
-                start, end = mark | max(low, first) >> shift, mark | min(high, last) >> shift
-                done |= (1 << end + 1) - (1 << start)
-    return done
-
-
 def _steps(*nodes: Node) -> Iterator[tuple[int, tuple[Node, ...]]]:
     """For every class of characters that all nodes treat alike: one of them, and the derivatives by it."""
     for cut in sorted({start for node in nodes for start in regular.moves(node)[0]}):
@@ -217,7 +204,7 @@ def _extensions(one: Node, other: Node) -> int:
                 seen.add((p.id, q.id))
                 work.append((p, q))
                 if p.nullable:
-                    found |= _leads(regular.live(q))
+                    found |= codepoints.leads(regular.live(q))
                 if len(seen) > STATE_BOUND:
                     return (1 << 256) - 1
     except TooComplex:
@@ -235,7 +222,7 @@ def splits(one: Node) -> bool:
             return False
         if lexed.nullable:
             ends = codepoints.difference(regular.live(one), regular.live(lexed))
-            if _leads(ends) & _leads(regular.live(lexed)):
+            if codepoints.leads(ends) & codepoints.leads(regular.live(lexed)):
                 return False  # a character that may go on and one that may begin share their first byte
         for _, (after, rest, again) in _steps(lexed, row, one):
             if lexed.nullable and regular.is_empty(after):

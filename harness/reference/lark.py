@@ -126,6 +126,9 @@ class _Ignoring:
             ends = ends | {self._skip.start()}
         return after, frozenset(s for e in ends if (s := self._skip.step(e, byte)) is not None)
 
+    def viable_bytes(self, state: Any) -> list[int]:
+        return self._grammar.viable_bytes(state[0])
+
     def accepting(self, state: Any) -> bool:
         inner, ends = state
         return inner.accepting or any(self._skip.accepting(e) for e in ends)

@@ -312,6 +312,23 @@ def test_two_threads_meet_the_same_states() -> None:
     assert all(end is ends[0] and machine.accepting(end) for end in ends)
 
 
+def test_viable_bytes_are_those_that_a_step_does_not_refuse() -> None:
+    rules: dict[str, Body] = {
+        "S": Alt((Cat((one_of("é€𝄞a"), Ref("S"), text("è"))), Embedded(JsonString(regular.ANY)), Ref("T"), text(""))),
+        "T": Cat((text("("), Rep(Ref("S"), 1, 2), text(")"))),
+    }
+    machine: Any = grammar.automaton(rules, "S")
+    random_ = random.Random(3)
+    for _ in range(40):
+        state = machine.start()
+        for _ in range(8):
+            viable = [b for b in range(256) if machine.step(state, b) is not None]
+            assert machine.viable_bytes(state) == viable
+            if not viable:
+                break
+            state = machine.step(state, random_.choice(viable))
+
+
 def test_bounds_are_declared() -> None:
     with pytest.raises(TooComplex, match="a repetition beyond"):
         grammar.automaton({"S": Rep(Ref("T"), 0, 10**6), "T": Alt((Ref("S"), text("a")))}, "S")
