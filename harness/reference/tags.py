@@ -25,7 +25,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from harness.errors import UnsupportedError
 from harness.reference.automaton import Automaton, Region
@@ -42,28 +42,32 @@ class Structure:
     end: str
 
 
-class Free(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Free:
     """In free text: how much of a trigger was read (a node of the tree of triggers), and of a character."""
 
     node: int
     pending: Pending
 
 
-class Begin(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Begin:
     """In the ``begin`` of a structure, after so many bytes."""
 
     structure: int
     read: int
 
 
-class Json(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Json:
     """In the JSON of a structure."""
 
     structure: int
     state: Any
 
 
-class End(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class End:
     """In the ``end`` of a structure, after so many bytes."""
 
     structure: int

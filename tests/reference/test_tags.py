@@ -76,6 +76,16 @@ def test_a_tag_allows_exactly_what_the_definition_says(name: str) -> None:
             assert (state is not None and machine.accepting(state)) == allowed(triggers, structures, text), text
     for state in set(states.values()) - {None}:
         assert not is_dead_end(machine, state, alphabet.encode())
+    follow: dict[Any, Any] = {}
+    for state in filter(None, states.values()):
+        now = [machine.step(state, byte) for byte in alphabet.encode()]
+        assert follow.setdefault(state, now) == now, "equal states have equal futures"
+
+
+def test_places_in_begin_json_and_end_are_never_taken_for_each_other() -> None:
+    machine = tag(["<"], [("<abc", ["123"], "xyz9")])
+    states = [automaton.run(machine, b"<abc123xyz9"[:n]) for n in range(11)]
+    assert len(set(states)) == 11
 
 
 def test_free_text_is_whole_characters_and_may_end_inside_a_trigger() -> None:
