@@ -11,6 +11,7 @@ leads back under a negation it has none and is refused. An expansion that rests 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -36,6 +37,7 @@ from harness.reference.terms import (
 SHAPE_BOUND = 1_500
 CLASS_BOUND = 300
 _NO_TOUCH = 1 << 60
+_SPELLED = "draft-04: single numbers that are no integers by their spelling"
 # Texts without surrogates.
 SCALARS = regular.star(regular.chars(codepoints.SCALARS))
 
@@ -44,10 +46,16 @@ class Algebra:
     """Makes and combines terms. unfold: the expression that a schema's place stands for, one step on.
 
     repeats: whether a key may occur twice with both values counting (duplicate keys ``any``): then "some member under
-    key k" says less than "the member under key k". ordered: whether the order in which a conjunction is written matters.
+    key k" says less than "the member under key k". ordered: whether the order in which a conjunction is written
+    matters. digits: whether an integer is spelled apart from an equal number, so that the set of integers with one
+    member is not that number. lexical: whether what is no integer is so by its spelling (draft-04), whatever its value.
     """
 
-    def __init__(self, unfold: Callable[[Expr], Expr], *, repeats: bool, ordered: bool) -> None:
+    def __init__(
+        self, unfold: Callable[[Expr], Expr], *, repeats: bool, ordered: bool, digits: bool, lexical: bool
+    ) -> None:
+        self._digits = digits
+        self._lexical = lexical
         self._ordered = ordered
         self._unfold = unfold
         self._repeats = repeats
@@ -347,7 +355,7 @@ class Algebra:
             one.true or other.true,
             one.false or other.false,
             strings,
-            _join_numbers(one.numbers, other.numbers),
+            self._join_numbers(one.numbers, other.numbers),
             self._absorbed([*one.arrays, *other.arrays], self.any_array, self.meet_arrays),
             self._absorbed([*one.objects, *other.objects], self.any_object, self.meet_objects),
         )
@@ -359,7 +367,7 @@ class Algebra:
             one.true and not other.true,
             one.false and not other.false,
             self._subtract_strings(one.strings, other.strings),
-            _subtract_numbers(one.numbers, other.numbers),
+            self._subtract_numbers(one.numbers, other.numbers),
             self._subtract_shapes(one.arrays, other.arrays, self.any_array, self.meet_arrays, self._not_array),
             self._subtract_shapes(one.objects, other.objects, self.any_object, self.meet_objects, self._not_object),
         )
@@ -418,10 +426,82 @@ class Algebra:
             return other
         points_a, sets_a = _split(one)
         points_b, sets_b = _split(other)
-        points = {p for p in points_a if p in points_b or any(numbers.contains(s, p) for s in sets_b)}
-        points |= {p for p in points_b if any(numbers.contains(s, p) for s in sets_a)}
         met = [m for a in sets_a for b in sets_b if (m := numbers.intersection(a, b)) is not None]
-        return _unite(points, met)
+        points = points_a & points_b
+        for some, sets in ((points_a, sets_b), (points_b, sets_a)):
+            for s in sets:
+                inside = {p for p in some if numbers.contains(s, p)}
+                self._refuse_spelled(s, some - inside)
+                if self._digits and s.integer:
+                    met.extend(NumberSet(integer=True, low=p, high=p) for p in inside)
+                else:
+                    points |= inside
+        return self._unite(points, met)
+
+    def _join_numbers(self, one: tuple[NumberSet, ...], other: tuple[NumberSet, ...]) -> tuple[NumberSet, ...]:
+        if one == other or not other:
+            return one
+        if not one:
+            return other
+        points_a, sets_a = _split(one)
+        points_b, sets_b = _split(other)
+        return self._unite(points_a | points_b, [*sets_a, *sets_b])
+
+    def _refuse_spelled(self, one: NumberSet, outside: Iterable[Fraction]) -> None:
+        if self._lexical and one.integer is False:
+            loose = replace(one, integer=None)
+            if any(numbers.contains(loose, p) for p in outside):
+                raise UnsupportedError(_SPELLED, keyword="not")
+
+    def _unite(self, points: Iterable[Fraction], sets: Iterable[NumberSet]) -> tuple[NumberSet, ...]:
+        distinct: dict[NumberSet, None] = {}
+        for s in sets:
+            if not numbers.is_empty(s):
+                distinct[s] = None
+            elif self._lexical and s.integer is False and not numbers.is_empty(replace(s, integer=None)):
+                raise UnsupportedError(_SPELLED, keyword="not")
+        if ALL_NUMBERS in distinct:
+            return (ALL_NUMBERS,)
+        if not self._digits:
+            # a range of one number is that number: what else it asks is met, for it is not empty
+            points = {*points, *(s.low for s in distinct if s.low is not None and s.low == s.high)}
+            distinct = {s: None for s in distinct if s.low is None or s.low != s.high}
+        loose = {
+            p for p in points if not any(numbers.contains(s, p) for s in distinct if not (self._digits and s.integer))
+        }
+        return (*(numbers.exactly(p) for p in sorted(loose)), *distinct)
+
+    def _subtract_numbers(self, one: tuple[NumberSet, ...], other: tuple[NumberSet, ...]) -> tuple[NumberSet, ...]:
+        if not one or not other:
+            return one
+        if other == (ALL_NUMBERS,) or one == other:
+            return ()
+        points, sets = _split(one)
+        gone, removed = _split(other)
+        for s in removed:
+            if (
+                self._lexical
+                and s.integer is not None
+                and any(numbers.contains(replace(s, integer=None), p) for p in points)
+            ):
+                raise UnsupportedError(_SPELLED, keyword="not")
+        points = {p for p in points if p not in gone and not any(numbers.contains(s, p) for s in removed)}
+        for less in removed:
+            following: list[NumberSet] = []
+            for at in sets:
+                both = numbers.intersection(at, less)
+                if both is None or numbers.is_empty(both):
+                    following.append(at)
+                    continue
+                parts = (numbers.intersection(at, part) for part in numbers.complement(less))
+                following.extend(left for left in parts if left is not None)
+            sets = [s for s in dict.fromkeys(following) if not numbers.is_empty(s)]
+            if len(sets) > SHAPE_BOUND:
+                raise TooComplex(f"more than {SHAPE_BOUND} ranges of numbers for one value")
+        if gone:
+            # only what is in a set needs excluding from it
+            sets = [replace(s, excluded=s.excluded | {p for p in gone if numbers.contains(s, p)}) for s in sets]
+        return self._unite(points, sets)
 
     # --- unions of shapes ------------------------------------------------------------------------------------------
 
@@ -665,7 +745,7 @@ class Algebra:
         self, items: IndexMap, low: int, high: int | None, counted: list[Counted], unique: bool | None
     ) -> ArrayShape | None:
         kept: dict[IndexMap, tuple[int, int | None]] = {}
-        for wanted, least, most in counted:
+        for wanted, _, most in counted:
             if most == 0:
                 items = self.meet_items(items, self._not_items(wanted))
         for wanted, least, most in counted:
@@ -768,61 +848,8 @@ def _split(sets: tuple[NumberSet, ...]) -> tuple[set[Fraction], list[NumberSet]]
     """Single numbers, and the other sets."""
     points, others = set(), []
     for s in sets:
-        if s.low is not None and s.low == s.high:
+        if s.low is not None and s == numbers.exactly(s.low):
             points.add(s.low)
         else:
             others.append(s)
     return points, others
-
-
-def _unite(points: Iterable[Fraction], sets: Iterable[NumberSet]) -> tuple[NumberSet, ...]:
-    distinct = dict.fromkeys(s for s in sets if not numbers.is_empty(s))
-    more, others = _split(tuple(distinct))
-    # a range of one number may still exclude it; that is empty and gone by now
-    loose = {p for p in {*points, *more} if not any(numbers.contains(s, p) for s in others)}
-    if ALL_NUMBERS in distinct:
-        return (ALL_NUMBERS,)
-    return (*(numbers.exactly(p) for p in sorted(loose)), *others)
-
-
-def _join_numbers(one: tuple[NumberSet, ...], other: tuple[NumberSet, ...]) -> tuple[NumberSet, ...]:
-    if one == other or not other:
-        return one
-    if not one:
-        return other
-    points_a, sets_a = _split(one)
-    points_b, sets_b = _split(other)
-    return _unite(points_a | points_b, [*sets_a, *sets_b])
-
-
-def _subtract_numbers(one: tuple[NumberSet, ...], other: tuple[NumberSet, ...]) -> tuple[NumberSet, ...]:
-    if not one or not other:
-        return one
-    if other == (ALL_NUMBERS,) or one == other:
-        return ()
-    points, sets = _split(one)
-    gone, removed = _split(other)
-    points = {p for p in points if p not in gone and not any(numbers.contains(s, p) for s in removed)}
-    for less in removed:
-        following: list[NumberSet] = []
-        for at in sets:
-            both = numbers.intersection(at, less)
-            if both is None or numbers.is_empty(both):
-                following.append(at)
-                continue
-            for part in numbers.complement(less):
-                left = numbers.intersection(at, part)
-                if left is not None:
-                    following.append(left)
-        sets = [s for s in dict.fromkeys(following) if not numbers.is_empty(s)]
-        if len(sets) > SHAPE_BOUND:
-            raise TooComplex(f"more than {SHAPE_BOUND} ranges of numbers for one value")
-    if gone:
-        from dataclasses import replace
-
-        # only what is in a set needs excluding from it
-        sets = [
-            replace(s, excluded=s.excluded | hit) if (hit := {p for p in gone if numbers.contains(s, p)}) else s
-            for s in sets
-        ]
-    return _unite(points, sets)

@@ -23,12 +23,12 @@ MEMO_BOUND = 100_000
 
 
 class ArrayAt(NamedTuple):
-    """index: how many items were read, as far as it matters. counts: items that satisfied each counted map, as far as
+    """position: how many items were read, as it matters. counts: items that satisfied each counted map, as far as
     it matters. values: the items read, where two must differ or be equal; None where that does not matter (any more).
     """
 
     shape: ArrayShape
-    index: int
+    position: int
     counts: tuple[int, ...]
     values: frozenset[Json] | None
 
@@ -53,7 +53,7 @@ class Arrays:
     def accepts(self, at: ArrayAt) -> bool:
         """Whether the array may end here."""
         return (
-            at.index >= at.shape.low
+            at.position >= at.shape.low
             and (at.shape.unique is not False or at.values is None)
             and all(c >= least for c, (_, least, _) in zip(at.counts, at.shape.counted, strict=True))
         )
@@ -69,7 +69,7 @@ class Arrays:
     def next(self, at: ArrayAt) -> list[tuple[Expr, ArrayAt]]:
         """What the next item may be, and what the array is then; only what can still end."""
         shape = at.shape
-        if shape.high is not None and at.index >= shape.high:
+        if shape.high is not None and at.position >= shape.high:
             return []
         if shape.unique is False and at.values is not None:
             return self._next_until_equal(at)
@@ -90,7 +90,7 @@ class Arrays:
     def _choices(self, at: ArrayAt) -> list[tuple[int, Expr]]:
         """The next item's possibilities: which counts it adds to (bits), and what it must be for that."""
         shape = at.shape
-        items = (shape.items.at(at.index), *(w.at(at.index) for w, _, _ in shape.counted))
+        items = (shape.items.at(at.position), *(w.at(at.position) for w, _, _ in shape.counted))
         key = (*items, *self._bounded(shape))
         found = self._options.get(key)
         if found is None:
@@ -122,11 +122,11 @@ class Arrays:
                 counts[i] = min(counts[i] + 1, least) if most is None else counts[i] + 1
                 if most is not None and counts[i] > most:
                     return None
-        index = at.index + 1
+        index = at.position + 1
         if shape.high is None:
             length = max(len(shape.items.prefix), *(len(w.prefix) for w, _, _ in shape.counted), shape.low)
             index = min(index, length)
-        return at._replace(index=index, counts=tuple(counts))
+        return at._replace(position=index, counts=tuple(counts))
 
     # --- whether it can end ----------------------------------------------------------------------------------------
 
@@ -158,21 +158,21 @@ class Arrays:
         """Whether every position up to ``length`` has a value."""
         items, alive = at.shape.items, self._life.alive
         fixed = min(length, len(items.prefix))
-        if not all(alive(items.prefix[i]) for i in range(at.index, fixed)):
+        if not all(alive(items.prefix[i]) for i in range(at.position, fixed)):
             return False
-        return length <= max(fixed, at.index) or alive(items.rest)
+        return length <= max(fixed, at.position) or alive(items.rest)
 
     def _search(self, at: ArrayAt, *, matching: bool) -> bool:
         """Depth first over what further items add to the counts; with ``matching`` the items must differ, too."""
-        start = (at, ())
+        start: tuple[ArrayAt, tuple[int, ...]] = (at, ())
         seen = {start}
-        stack: list[tuple[ArrayAt, tuple[int, ...]]] = [start]
+        stack = [start]
         few: dict[int, tuple[Expr, list[Json]]] = {}
         while stack:
             here, used = stack.pop()
             if self.accepts(here):
                 return True
-            if here.shape.high is not None and here.index >= here.shape.high:
+            if here.shape.high is not None and here.position >= here.shape.high:
                 continue
             for mask, expr in self._choices(here):
                 after = self._advanced(here, mask)
@@ -215,9 +215,9 @@ class Arrays:
         shape = at.shape
         if shape.counted:
             return False
-        if at.index >= shape.low:
+        if at.position >= shape.low:
             return True
-        later = {*shape.items.prefix[at.index : shape.low]}
+        later = {*shape.items.prefix[at.position : shape.low]}
         if shape.low > len(shape.items.prefix):
             later.add(shape.items.rest)
         if all(self._few_values(at, e) is None for e in later):
@@ -227,14 +227,14 @@ class Arrays:
     def _critical(self, after: ArrayAt) -> set[Json]:
         """Values that a later item may depend on."""
         shape = after.shape
-        if not shape.counted and after.index >= shape.low:
+        if not shape.counted and after.position >= shape.low:
             return set()
         last = max(len(shape.items.prefix), *(len(w.prefix) for w, _, _ in shape.counted), 0) if shape.counted else max(
             min(len(shape.items.prefix), shape.low), 0
         )  # fmt: skip
         found: set[Json] = set()
-        for index in range(after.index, max(last, after.index) + 1):
-            for _, expr in self._choices(after._replace(index=index)):
+        for index in range(after.position, max(last, after.position) + 1):
+            for _, expr in self._choices(after._replace(position=index)):
                 found.update(self._few_values(after, expr) or ())
         if len(found) > MATCHING_BOUND:
             raise TooComplex(f"items that differ, of more than {MATCHING_BOUND} values that matter")
@@ -259,12 +259,12 @@ class Arrays:
         """The positions to come that differ in what they ask, as far as an array can reach."""
         shape = at.shape
         found: list[int] = []
-        index = at.index
+        index = at.position
         while shape.high is None or index < shape.high:
             if not self._life.alive(shape.items.at(index)):
                 break
             found.append(index)
-            if index > max(len(shape.items.prefix), at.index):
+            if index > max(len(shape.items.prefix), at.position):
                 break  # two places past the prefix stand for all
             index += 1
         if shape.low and not self._length_reachable(at, shape.low):
@@ -285,7 +285,7 @@ class Arrays:
 
     def _next_until_equal(self, at: ArrayAt) -> list[tuple[Expr, ArrayAt]]:
         algebra, life, items = self._life.algebra, self._life, at.shape.items
-        expr = items.at(at.index)
+        expr = items.at(at.position)
         after = self._advanced(at, 0)
         assert after is not None
         found: list[tuple[Expr, ArrayAt]] = []

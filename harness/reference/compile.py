@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from harness.constraint import Constraint, Syntax
 from harness.errors import CompileError, UnsupportedError
@@ -90,16 +90,17 @@ def schema(
     def build() -> Tree:
         documents = Documents(schema, drafts.BY_NAME[default_draft], resources)
         schemas = Schemas(documents, profile)
-        # draft-04: an integer is a number *written* without fraction and exponent (validators read it so, too).
         root = schemas.root()
         schemas.look_at_everything(root)
-        is_draft4 = documents.root.draft is drafts.DRAFT4
-        return Tree(schemas, root, integer_spelling="digits" if is_draft4 else profile.integer_spelling)
+        return Tree(schemas, root)
 
     return _guarded(build)
 
 
-def _guarded(build: Any) -> Any:
+Built = TypeVar("Built")
+
+
+def _guarded(build: Callable[[], Built]) -> Built:
     try:
         return build()
     except TooComplex as bound:

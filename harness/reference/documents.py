@@ -35,7 +35,7 @@ class Resource:
         self.asserts_formats = "format-assertion" in off
         self.anchors: dict[str, Place] = {}
         self.dynamic: dict[str, Place] = {}
-        self.root: Place = None  # type: ignore[assignment]  # set as soon as the root's place exists
+        self.root: Place | None = None  # until the root's place exists
 
 
 class Place:
@@ -117,8 +117,7 @@ class Documents:
                 continue
             resource = self._resource(at, resource, uri, default, pointer)
             place = Place(at, resource, uri, pointer)
-            if resource.root is None:
-                resource.root = place
+            resource.root = resource.root or place
             if root_place is None:
                 root_place = place
                 if uri:
@@ -222,6 +221,7 @@ class Documents:
         uri, fragment = urldefrag(_join(place.resource.uri, reference))
         fragment = unquote(fragment)
         resource = self._find(uri, place, keyword, reference)
+        assert resource.root is not None
         if not fragment:
             return resource.root, ""
         if not fragment.startswith("/"):

@@ -50,8 +50,15 @@ class Schemas:
     def __init__(self, documents: Documents, profile: Profile) -> None:
         self.documents = documents
         self.profile = profile
+        # draft-04: an integer is a number *written* without fraction and exponent (validators read it so, too).
+        self.is_draft4 = documents.root.draft.number == 4
+        self.integer_spelling = "digits" if self.is_draft4 else profile.integer_spelling
         self.algebra = Algebra(
-            self.unfold, repeats=profile.duplicate_keys == "any", ordered=profile.key_order == "declared"
+            self.unfold,
+            repeats=profile.duplicate_keys == "any",
+            ordered=profile.key_order == "declared",
+            digits=self.integer_spelling == "digits",
+            lexical=self.is_draft4,
         )
         self._patterns: dict[tuple[str, bool], Node] = {}
         self._unfolded: dict[Expr, Expr] = {}

@@ -78,10 +78,7 @@ class Life:
         for array in value.arrays:
             if self.arrays.start(array) is not None:
                 return True
-        for shape in value.objects:
-            if self.objects.start(shape) is not None:
-                return True
-        return False
+        return any(self.objects.start(shape) is not None for shape in value.objects)
 
     # --- counting --------------------------------------------------------------------------------------------------
 
@@ -165,7 +162,7 @@ class Life:
             return set()
         if shape.some or shape.low or shape.high is not None:
             raise TooComplex("the values of an object with counted or violated members cannot be counted")
-        names: dict[str, Expr] = {n: e for n, e in shape.every.names.items()}
+        names: dict[str, Expr] = dict(shape.every.names)
         for node, expr in shape.every.classes:
             if self.alive(expr):
                 rest = self.spellable(regular.difference(node, regular.texts(shape.every.names)))

@@ -33,7 +33,7 @@ MEMO_BOUND = 100_000
 class ObjectAt(NamedTuple):
     """seen: keys read (empty where they do not matter). missing: required keys to come. owed: debts to be paid.
     last: the position of the last declared key (``declared``), or the last key (``sorted``). bad: keys whose last value
-    will not do (``last_wins``). held: (key, what a debt wants) that the last value of a key meets for now (``last_wins``)."""
+    will not do (``last_wins``). held: (key, what a debt wants) that its last value meets for now (``last_wins``)."""
 
     shape: ObjectShape
     seen: frozenset[str]
@@ -97,9 +97,12 @@ class Objects:
         if not self._usable(at, key):
             return False
         # what pays nothing leaves the most to pay
-        if self._duplicates != "last_wins" and self._life.alive(at.shape.every.at(key)):
-            if self.can_finish(self._with_key(at, key)):
-                return True
+        if (
+            self._duplicates != "last_wins"
+            and self._life.alive(at.shape.every.at(key))
+            and self.can_finish(self._with_key(at, key))
+        ):
+            return True
         return bool(self.after(at, key))
 
     def _after_revocable(self, then: ObjectAt, key: str, expr: Expr, wanted: list[Debt]) -> list[tuple[Expr, ObjectAt]]:
@@ -362,11 +365,8 @@ class Objects:
 
     def _has_plan(self, at: ObjectAt, spare: int | None) -> bool:
         """Whether every debt can be paid: by a member, or by a key that stays away."""
-        owed: list[Debt] = []
-        for debt in _ordered(at.owed):
-            # a key that cannot come any more stays away for certain
-            if all(self._usable(at, n) and self._life.alive(at.shape.every.at(n)) for n in debt.absent):
-                owed.append(debt)
+        # a key that cannot come any more stays away for certain
+        owed = [d for d in _ordered(at.owed) if all(self._can_come(at, n) for n in d.absent)]
         ways = [[*sorted(debt.absent), None] for debt in owed]
         for tried, plan in enumerate(product(*ways)):
             if tried > PLANS_BOUND:
@@ -378,6 +378,9 @@ class Objects:
             if self._enough_keys(at, away) and (not left or self._can_pay(at, spare, left, away)):
                 return True
         return False
+
+    def _can_come(self, at: ObjectAt, key: str) -> bool:
+        return self._usable(at, key) and self._life.alive(at.shape.every.at(key))
 
     def _enough_keys(self, at: ObjectAt, away: frozenset[str]) -> bool:
         """Whether as many distinct keys as ``low`` asks for can come."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -66,7 +67,7 @@ class Frame:
         self.kind = kind
         self.branches = branches
         self.parent = parent
-        self.depth = 0 if parent is None else parent.depth + 1
+        self.depth: int = 0 if parent is None else parent.depth + 1
         self.start = start
         self.outermost = outermost
 
@@ -121,14 +122,15 @@ def string_machine(profile: Profile) -> JsonString:
 class Tree:
     """The automaton of a schema under a profile."""
 
-    def __init__(self, schemas: Schemas, root: Expr, *, integer_spelling: str) -> None:
+    def __init__(self, schemas: Schemas, root: Expr) -> None:
         profile = schemas.profile
         self._algebra = schemas.algebra
         self.life = Life(schemas.algebra, profile)
         self._objects, self._arrays = self.life.objects, self.life.arrays
         self._strings = string_machine(profile)
         self._whitespace = Whitespace(profile)
-        self._number_options = {"numbers": profile.numbers, "integer_spelling": integer_spelling}
+        self._number_options = {"numbers": profile.numbers, "integer_spelling": schemas.integer_spelling}
+        self._is_draft4 = schemas.is_draft4
         self._numbers: dict[tuple[NumberSet, ...], Number] = {}
         self._frames: WeakValueDictionary[Any, Frame] = WeakValueDictionary()
         self._states: WeakValueDictionary[Any, State] = WeakValueDictionary()
@@ -318,7 +320,8 @@ class Tree:
             after = None if start is None else machine.step(start, byte)
             if after is None:
                 return None
-            return self._state("number", "start", 0, (machine, after, tuple(sets.values())), frame, record)
+            masks = tuple((mask, self._by_spelling(s)) for s, mask in sets.items())
+            return self._state("number", "start", 0, (machine, after, masks), frame, record)
         if byte in _LITERALS:
             rest, name = _LITERALS[byte]
             mask = sum(bit for value, bit in values if getattr(value, name))
@@ -387,7 +390,9 @@ class Tree:
     def _number(self, sets: tuple[NumberSet, ...]) -> Number:
         found = self._numbers.get(sets)
         if found is None:
-            found = self._numbers[sets] = Number(sets, **self._number_options)
+            # draft-04: what is no integer is so by its spelling; the value may be any (see _number_mask)
+            read = tuple(replace(s, integer=None) if self._by_spelling(s) else s for s in sets)
+            found = self._numbers[sets] = Number(read, **self._number_options)
         return found
 
     def _in_number(self, state: State, byte: int) -> State | None:
@@ -407,8 +412,14 @@ class Tree:
         machine, inside, masks = state.data
         mask = 0
         for i in machine.accepting_sets(inside):
-            mask |= masks[i]
+            serves, spelled = masks[i]
+            # digits alone spell an integer; ".0" can always follow them, so such a reading is never at a dead end
+            if not spelled or inside.phase in ("frac", "exp"):
+                mask |= serves
         return mask
+
+    def _by_spelling(self, numbers: NumberSet) -> bool:
+        return self._is_draft4 and numbers.integer is False
 
     # --- containers ------------------------------------------------------------------------------------------------
 
@@ -468,7 +479,8 @@ class Tree:
         record = None if state.record is None else state.record + bytes((byte,))
         raw, parts = state.data
         step = self._strings.step
-        going, closed = [], []
+        going: list[tuple[spelling.State, ObjectAt, int]] = []
+        closed: list[tuple[spelling.State, ObjectAt, int]] = []
         for inside, at, serves in parts:
             after = step(inside, byte)
             if after is not None:
@@ -517,7 +529,7 @@ def _owes_less(one: Any, other: Any) -> bool:
     if one.shape is not other.shape:
         return False
     if isinstance(one, ObjectAt):
-        return one.owed < other.owed and one._replace(owed=other.owed) == other
+        return bool(one.owed < other.owed and one._replace(owed=other.owed) == other)
     if one._replace(counts=other.counts) != other:
         return False
     return all(

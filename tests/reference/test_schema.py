@@ -13,7 +13,8 @@ from harness.profile import Profile
 from harness.reference import automaton as automata
 from harness.reference import compile as compile_
 from harness.reference.documents import parse
-from tests.reference.schema_cases import FORBIDDEN
+
+from .schema_cases import FORBIDDEN
 
 D4, D7 = "http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-07/schema#"
 D2019 = "https://json-schema.org/draft/2019-09/schema"
@@ -91,10 +92,13 @@ CASES: dict[str, tuple[Any, list[str], list[str]]] = {
     ),
     "not unique": ({"type": "array", "not": {"uniqueItems": True}}, ["[1,2,1]", "[[],[]]"], ["[1,2]", "[]"]),
     "exactly one": (
-        {"oneOf": [{"type": "integer", "maximum": 10}, {"type": "integer", "minimum": 5}]}, ["4", "11"], ["5", "7", '"a"'],
+        {"oneOf": [{"type": "integer", "maximum": 10}, {"type": "integer", "minimum": 5}]},
+        ["4", "11"],
+        ["5", "7", '"a"'],
     ),
     "exactly one of overlapping records": (
-        {"oneOf": [{"required": ["a"]}, {"required": ["b"]}, {"properties": {"c": {"type": "null"}}, "required": ["c"]}]},
+        {"oneOf": [{"required": ["a"]}, {"required": ["b"]},
+                   {"properties": {"c": {"type": "null"}}, "required": ["c"]}]},
         ['{"a":1}', '{"b":1,"c":2}', '{"c":null}'],
         ["{}", '{"a":1,"b":1}', '{"a":1,"c":null}'],
     ),
@@ -124,7 +128,8 @@ CASES: dict[str, tuple[Any, list[str], list[str]]] = {
         ['{"n":{}}', '{"n":1}'],
     ),
     "a schema that never ends means nothing": (
-        {"$ref": "#/$defs/a", "$defs": {"a": {"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#/$defs/a"}}}}},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"type": "object", "required": ["a"],
+                                              "properties": {"a": {"$ref": "#/$defs/a"}}}}},
         [],
         ["{}", '{"a":{}}'],
     ),
@@ -138,6 +143,11 @@ CASES: dict[str, tuple[Any, list[str], list[str]]] = {
         {"$schema": D4, "minimum": 3, "exclusiveMinimum": True}, ["3.1", "4"], ["3", "3.0"],
     ),
     "draft-04 integers are written as such": ({"$schema": D4, "type": "integer"}, ["1", "-0"], ["1.0", "1e0"]),
+    "draft-04 numbers that are no integers": (
+        {"$schema": D4, "oneOf": [{"type": "integer"}, {"type": "number", "maximum": 5}]},
+        ["1.0", "7", "5.0", "1e0"],
+        ["5", "-1", "5.5"],
+    ),
     "integers by value since": ({"$schema": D7, "type": "integer"}, ["1.0", "1e3", "1000e-3"], ["1000e-4", "1.5"]),
     "siblings of $ref were ignored": (
         {"$schema": D7, "definitions": {"a": {}}, "properties": {"x": {"$ref": "#/definitions/a", "type": "null"}}},

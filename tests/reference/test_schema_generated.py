@@ -13,7 +13,8 @@ from harness.errors import UnsupportedError
 from harness.profile import Profile
 from harness.reference import automaton as automata
 from harness.reference.tree import Tree
-from tests.reference.schema_cases import DOCUMENTS, FORBIDDEN, automaton, dumps, judge, random_walk, read, schemas
+
+from .schema_cases import DOCUMENTS, FORBIDDEN, automaton, dumps, judge, random_walk, read, schemas
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 LONG = settings(QUICK, max_examples=1_500)

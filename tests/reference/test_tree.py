@@ -12,7 +12,8 @@ from harness.errors import UnsupportedError
 from harness.profile import Profile
 from harness.reference import automaton as automata
 from harness.reference.tree import Tree
-from tests.reference.schema_cases import FORBIDDEN, automaton
+
+from .schema_cases import FORBIDDEN, automaton
 
 
 def dies_at(schema: Any, text: str, profile: Profile = FORBIDDEN) -> int | None:
@@ -198,6 +199,9 @@ def test_scalars_are_spelled_as_the_profile_says() -> None:
     digits = Profile(duplicate_keys="forbidden", integer_spelling="digits")
     assert accepts({"type": "integer"}, "7", digits)
     assert not accepts({"type": "integer"}, "7.0", digits)
+    assert accepts({"type": "integer", "enum": [7, 8]}, "7", digits)
+    assert not accepts({"type": "integer", "enum": [7, 8]}, "7.0", digits)
+    assert accepts({"enum": [7, 8]}, "7.0", digits)
     full = Profile(duplicate_keys="forbidden", pattern="full")
     assert accepts({"pattern": "b+"}, '"bb"', full)
     assert not accepts({"pattern": "b+"}, '"abb"', full)
