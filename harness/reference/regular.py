@@ -81,7 +81,7 @@ def _marks_of(op: str, args: tuple[Any, ...]) -> frozenset[int]:
     """The marks that a text of the language may hold (see ``mark``)."""
     if op == "mark":
         return frozenset(args)
-    if op in ("held", "inflate", "chars"):
+    if op in ("held", "inflate", "chars", "words"):
         return _NO_MARKS
     found = _NO_MARKS
     for part in args:
@@ -336,26 +336,38 @@ def optional(one: Node) -> Node:
 
 
 def texts(literals: Iterable[str]) -> Node:
-    """One of several texts, as a tree by first code point: long enumerations stay cheap to step through."""
-    literals = set(literals)
-    levels: list[tuple[int, list[Node]]] = [(0, [])]  # along the word before: (length, what may follow there)
-    before = ""
-    for word in [*sorted(literals), ""]:
-        shared = 0
-        while shared < len(word) and shared < len(before) and word[shared] == before[shared]:
-            shared += 1
-        while levels[-1][0] > shared:
-            length, parts = levels.pop()
-            if levels[-1][0] < shared:
-                levels.append((shared, []))
-            above, beside = levels[-1]
-            beside.append(concat(text(before[above:length]), union(*parts)))
-        if len(word) > shared:
-            levels.append((len(word), [EPSILON]))
-        before = word
-    if "" in literals:
-        levels[0][1].append(EPSILON)
-    return union(*levels[0][1])
+    """One of several texts. Kept as the list that it is, and opened by first code point as it is read."""
+    return _words(tuple(sorted(set(literals))))
+
+
+def _words(words: tuple[str, ...]) -> Node:
+    """``texts`` of a sorted tuple without repeats."""
+    if len(words) < 2:
+        return text(words[0]) if words else EMPTY
+    if len(words[0]) == 1 and all(len(w) == 1 for w in words):
+        return chars(codepoints.ranges((ord(w), ord(w)) for w in words))
+    return _node("words", (words,), not words[0])
+
+
+def _derivatives_of_words(words: tuple[str, ...]) -> Moves:
+    starts: list[int] = [0]
+    targets: list[Node] = [EMPTY]
+    at = 1 if not words[0] else 0
+    while at < len(words):
+        first, end = words[at][0], at + 1
+        while end < len(words) and words[end][0] == first:
+            end += 1
+        place = ord(first)
+        if starts[-1] == place:
+            starts.pop()
+            targets.pop()
+        starts += (place, place + 1)
+        targets += (_words(tuple(w[1:] for w in words[at:end])), EMPTY)
+        at = end
+    if starts[-1] > MAX:
+        starts.pop()
+        targets.pop()
+    return _compact(starts, targets)
 
 
 # --- positions with a condition --------------------------------------------------------------------------------
@@ -523,6 +535,8 @@ def _derivatives(node: Node, parts: list[Moves]) -> Moves:
     op, args = node.op, node.args
     if op == "chars":
         return _step_function(args[0])
+    if op == "words":
+        return _derivatives_of_words(args[0])
     if op == "concat":
         first = _map(parts[0], lambda d: _concat(d, args[1]))
         return _merge([first, parts[1]], union) if args[0].nullable else first
