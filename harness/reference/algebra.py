@@ -11,15 +11,14 @@ leads back under a negation it has none and is refused. An expansion that rests 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 from harness.errors import UnsupportedError
-from harness.reference import codepoints, numbers, regular
+from harness.reference import numbers, regular
 from harness.reference.automaton import TooComplex
 from harness.reference.numbers import ALL_NUMBERS, NumberSet
 from harness.reference.regular import Node
+from harness.reference.scalars import NumberUnions, Texts
 from harness.reference.terms import (
     ArrayShape,
     Counted,
@@ -37,9 +36,6 @@ from harness.reference.terms import (
 SHAPE_BOUND = 1_500
 CLASS_BOUND = 300
 _NO_TOUCH = 1 << 60
-_SPELLED = "draft-04: single numbers that are no integers by their spelling"
-# Texts without surrogates.
-SCALARS = regular.star(regular.chars(codepoints.SCALARS))
 
 
 class Algebra:
@@ -47,21 +43,18 @@ class Algebra:
 
     repeats: whether a key may occur twice with both values counting (duplicate keys ``any``): then "some member under
     key k" says less than "the member under key k". ordered: whether the order in which a conjunction is written
-    matters. digits: whether an integer is spelled apart from an equal number, so that the set of integers with one
-    member is not that number. lexical: whether what is no integer is so by its spelling (draft-04), whatever its value.
+    matters. digits, lexical: see ``scalars.NumberUnions``.
     """
 
     def __init__(
         self, unfold: Callable[[Expr], Expr], *, repeats: bool, ordered: bool, digits: bool, lexical: bool
     ) -> None:
-        self._digits = digits
-        self._lexical = lexical
         self._ordered = ordered
         self._unfold = unfold
         self._repeats = repeats
         self._interned: dict[tuple[Any, ...], Any] = {}
-        self._finite: dict[Node, frozenset[str]] = {}
-        self._nodes: dict[frozenset[str], Node] = {}
+        self.texts = Texts()
+        self._numbers = NumberUnions(digits=digits, lexical=lexical)
         self._met: dict[tuple[int, int], Any] = {}
         self._open: dict[Expr, tuple[int, bool]] = {}
         self._positive = True
@@ -153,15 +146,6 @@ class Algebra:
         found: Debt = self._intern(("debt", wanted, absent), lambda n: Debt(wanted, absent, n))
         return found
 
-    def texts(self, words: Iterable[str]) -> Node:
-        """A finite language, remembered as one, so that its Boolean combinations stay finite and canonical."""
-        known = frozenset(words)
-        node = self._nodes.get(known)
-        if node is None:
-            node = self._nodes[known] = regular.texts(known)
-            self._finite[node] = known
-        return node
-
     def is_leaf(self, value: Value) -> bool:
         """Whether the language speaks of no member of any container."""
         return value.arrays in ((), (self.any_array,)) and value.objects in ((), (self.any_object,))
@@ -173,7 +157,7 @@ class Algebra:
         if isinstance(value, bool):
             return self.val(self.value(true=value, false=not value))
         if isinstance(value, str):
-            return self.val(self.value(strings=self.texts([value])))
+            return self.val(self.value(strings=self.texts.of([value])))
         kind, inner = value
         if kind == "number":
             return self.val(self.value(nums=(numbers.exactly(inner),)))
@@ -336,8 +320,8 @@ class Algebra:
             one.null and other.null,
             one.true and other.true,
             one.false and other.false,
-            self.meet_strings(one.strings, other.strings),
-            self._meet_numbers(one.numbers, other.numbers),
+            self.texts.meet(one.strings, other.strings),
+            self._numbers.meet(one.numbers, other.numbers),
             self._product(one.arrays, other.arrays, self.any_array, self.meet_arrays),
             self._product(one.objects, other.objects, self.any_object, self.meet_objects),
         )
@@ -347,15 +331,12 @@ class Algebra:
             return one
         if one is self.nothing:
             return other
-        strings = regular.union(one.strings, other.strings)
-        if one.strings in self._finite and other.strings in self._finite:
-            strings = self.texts(self._finite[one.strings] | self._finite[other.strings])
         return self.value(
             one.null or other.null,
             one.true or other.true,
             one.false or other.false,
-            strings,
-            self._join_numbers(one.numbers, other.numbers),
+            self.texts.join(one.strings, other.strings),
+            self._numbers.join(one.numbers, other.numbers),
             self._absorbed([*one.arrays, *other.arrays], self.any_array, self.meet_arrays),
             self._absorbed([*one.objects, *other.objects], self.any_object, self.meet_objects),
         )
@@ -366,142 +347,11 @@ class Algebra:
             one.null and not other.null,
             one.true and not other.true,
             one.false and not other.false,
-            self._subtract_strings(one.strings, other.strings),
-            self._subtract_numbers(one.numbers, other.numbers),
+            self.texts.subtract(one.strings, other.strings),
+            self._numbers.subtract(one.numbers, other.numbers),
             self._subtract_shapes(one.arrays, other.arrays, self.any_array, self.meet_arrays, self._not_array),
             self._subtract_shapes(one.objects, other.objects, self.any_object, self.meet_objects, self._not_object),
         )
-
-    def meet_strings(self, one: Node, other: Node) -> Node:
-        for a, b in ((one, other), (other, one)):
-            if a in self._finite:
-                return a if b is regular.ANY else self._fewer(a, self._within(self._finite[a], b))
-        return regular.intersection(one, other)
-
-    def _within(self, words: frozenset[str], node: Node) -> frozenset[str]:
-        """The words that are in a language."""
-        if node in self._finite:
-            return words & self._finite[node]
-        if node is SCALARS:
-            return frozenset(w for w in words if w.isascii() or not any("\ud800" <= c <= "\udfff" for c in w))
-        if node.op == "not":
-            return words - self._within(words, node.args[0])
-        if node.op == "inter":
-            for part in node.args:
-                words = self._within(words, part)
-            return words
-        return frozenset(w for w in words if regular.matches(node, w))
-
-    def _fewer(self, node: Node, words: frozenset[str]) -> Node:
-        """Some of the words of a finite language; few taken from many need no new tree of all the others."""
-        before = self._finite[node]
-        if words == before:
-            return node
-        gone = before - words
-        if len(before) < 200 or len(gone) > 20 or words in self._nodes:
-            return self.texts(words)
-        left = regular.difference(node, regular.texts(gone))
-        self._finite[left] = words
-        return left
-
-    def _subtract_strings(self, one: Node, other: Node) -> Node:
-        if other is regular.EMPTY or one is regular.EMPTY:
-            return one
-        if one in self._finite:
-            return self._fewer(one, self._finite[one] - self._within(self._finite[one], other))
-        if other in self._finite and one.op in ("inter", "not"):
-            # excluded words are gathered in one finite language, so that excluding them one by one stays cheap
-            parts = one.args if one.op == "inter" else (one,)
-            for part in parts:
-                if part.op == "not" and part.args[0] in self._finite:
-                    words = self.texts(self._finite[part.args[0]] | self._finite[other])
-                    rest = [p for p in parts if p is not part]
-                    return regular.intersection(*rest, regular.complement(words))
-        return regular.difference(one, other)
-
-    def _meet_numbers(self, one: tuple[NumberSet, ...], other: tuple[NumberSet, ...]) -> tuple[NumberSet, ...]:
-        if one == other or other == (ALL_NUMBERS,):
-            return one
-        if one == (ALL_NUMBERS,):
-            return other
-        points_a, sets_a = _split(one)
-        points_b, sets_b = _split(other)
-        met = [m for a in sets_a for b in sets_b if (m := numbers.intersection(a, b)) is not None]
-        points = points_a & points_b
-        for some, sets in ((points_a, sets_b), (points_b, sets_a)):
-            for s in sets:
-                inside = {p for p in some if numbers.contains(s, p)}
-                self._refuse_spelled(s, some - inside)
-                if self._digits and s.integer:
-                    met.extend(NumberSet(integer=True, low=p, high=p) for p in inside)
-                else:
-                    points |= inside
-        return self._unite(points, met)
-
-    def _join_numbers(self, one: tuple[NumberSet, ...], other: tuple[NumberSet, ...]) -> tuple[NumberSet, ...]:
-        if one == other or not other:
-            return one
-        if not one:
-            return other
-        points_a, sets_a = _split(one)
-        points_b, sets_b = _split(other)
-        return self._unite(points_a | points_b, [*sets_a, *sets_b])
-
-    def _refuse_spelled(self, one: NumberSet, outside: Iterable[Fraction]) -> None:
-        if self._lexical and one.integer is False:
-            loose = replace(one, integer=None)
-            if any(numbers.contains(loose, p) for p in outside):
-                raise UnsupportedError(_SPELLED, keyword="not")
-
-    def _unite(self, points: Iterable[Fraction], sets: Iterable[NumberSet]) -> tuple[NumberSet, ...]:
-        distinct: dict[NumberSet, None] = {}
-        for s in sets:
-            if not numbers.is_empty(s):
-                distinct[s] = None
-            elif self._lexical and s.integer is False and not numbers.is_empty(replace(s, integer=None)):
-                raise UnsupportedError(_SPELLED, keyword="not")
-        if ALL_NUMBERS in distinct:
-            return (ALL_NUMBERS,)
-        if not self._digits:
-            # a range of one number is that number: what else it asks is met, for it is not empty
-            points = {*points, *(s.low for s in distinct if s.low is not None and s.low == s.high)}
-            distinct = {s: None for s in distinct if s.low is None or s.low != s.high}
-        loose = {
-            p for p in points if not any(numbers.contains(s, p) for s in distinct if not (self._digits and s.integer))
-        }
-        return (*(numbers.exactly(p) for p in sorted(loose)), *distinct)
-
-    def _subtract_numbers(self, one: tuple[NumberSet, ...], other: tuple[NumberSet, ...]) -> tuple[NumberSet, ...]:
-        if not one or not other:
-            return one
-        if other == (ALL_NUMBERS,) or one == other:
-            return ()
-        points, sets = _split(one)
-        gone, removed = _split(other)
-        for s in removed:
-            if (
-                self._lexical
-                and s.integer is not None
-                and any(numbers.contains(replace(s, integer=None), p) for p in points)
-            ):
-                raise UnsupportedError(_SPELLED, keyword="not")
-        points = {p for p in points if p not in gone and not any(numbers.contains(s, p) for s in removed)}
-        for less in removed:
-            following: list[NumberSet] = []
-            for at in sets:
-                both = numbers.intersection(at, less)
-                if both is None or numbers.is_empty(both):
-                    following.append(at)
-                    continue
-                parts = (numbers.intersection(at, part) for part in numbers.complement(less))
-                following.extend(left for left in parts if left is not None)
-            sets = [s for s in dict.fromkeys(following) if not numbers.is_empty(s)]
-            if len(sets) > SHAPE_BOUND:
-                raise TooComplex(f"more than {SHAPE_BOUND} ranges of numbers for one value")
-        if gone:
-            # only what is in a set needs excluding from it
-            sets = [replace(s, excluded=s.excluded | {p for p in gone if numbers.contains(s, p)}) for s in sets]
-        return self._unite(points, sets)
 
     # --- unions of shapes ------------------------------------------------------------------------------------------
 
@@ -839,17 +689,3 @@ def _may_absorb(shape: Any, other: Any) -> bool:
 
 def _least(one: int | None, other: int | None) -> int | None:
     return other if one is None else one if other is None else min(one, other)
-
-
-# --- unions of number sets ---------------------------------------------------------------------------------------
-
-
-def _split(sets: tuple[NumberSet, ...]) -> tuple[set[Fraction], list[NumberSet]]:
-    """Single numbers, and the other sets."""
-    points, others = set(), []
-    for s in sets:
-        if s.low is not None and s == numbers.exactly(s.low):
-            points.add(s.low)
-        else:
-            others.append(s)
-    return points, others

@@ -253,7 +253,7 @@ class Schemas:
             null=None in values,
             true=any(v is True for v in values),
             false=any(v is False for v in values),
-            strings=a.texts(texts),
+            strings=a.texts.of(texts),
             nums=tuple(numbers.exactly(v) for v in sorted(numbers_)),
         )
         return a.or_(a.val(scalars), *(a.constant(canonical(v)) for v in values if isinstance(v, list | dict)))

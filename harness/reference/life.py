@@ -10,11 +10,12 @@ from itertools import product
 
 from harness.profile import Profile
 from harness.reference import numbers, regular
-from harness.reference.algebra import SCALARS, Algebra
+from harness.reference.algebra import Algebra
 from harness.reference.arrays import Arrays
 from harness.reference.automaton import TooComplex
 from harness.reference.objects import Objects
 from harness.reference.regular import Node
+from harness.reference.scalars import SCALARS
 from harness.reference.terms import ArrayShape, Expr, Json, ObjectShape, Value
 
 _NO_TOUCH = 1 << 60
@@ -33,7 +34,7 @@ class Life:
 
     def spellable(self, node: Node) -> Node:
         """The texts of a language that the profile can spell: lone surrogates only where it allows them."""
-        return node if self.lone else self.algebra.meet_strings(node, SCALARS)
+        return node if self.lone else self.algebra.texts.meet(node, SCALARS)
 
     def is_spellable(self, text: str) -> bool:
         return self.lone or not any(0xD800 <= ord(c) <= 0xDFFF for c in text)

@@ -127,7 +127,7 @@ class _Ways:
                 schemas.pattern(p, f"{place.pointer}/patternProperties", search=True)
                 for p in words.get("patternProperties", ())
             ]
-            keys = regular.union(a.texts(words.get("properties", ())), *patterns)
+            keys = regular.union(a.texts.of(words.get("properties", ())), *patterns)
         count: int | None = 0
         modern = place.draft.number >= 2020
         prefix = words.get("prefixItems" if modern else "items")
