@@ -36,15 +36,21 @@ _CAPABILITIES = Capabilities(
     notes=MappingProxyType({"native_batch": "rows are filled one by one"}),
 )
 
-_COMPACT = Profile(whitespace="compact", outer_whitespace=False)
+_DEFAULT = Profile(duplicate_keys="forbidden")
+_COMPACT = replace(_DEFAULT, whitespace="compact", outer_whitespace=False)
 
-# default: the standards' own language. The others are what is often asked for; any other profile may be given too.
+# default: the standards' language, without repeated keys (RFC 8259: names should be unique). standard: with them, of
+# which the last one counts, so that any value at all may stand under a key that can be repeated. Any other profile may
+# be given, too.
 _PROFILES: Mapping[str, Profile] = MappingProxyType(
     {
-        "default": Profile(),
+        "default": _DEFAULT,
+        "standard": Profile(),
         "compact": _COMPACT,
         "spaced": replace(_COMPACT, whitespace="spaced"),
-        "canonical": Profile(tokens="canonical"),
+        "declared": replace(_COMPACT, key_order="declared"),
+        "minimal": replace(_COMPACT, escapes="minimal"),
+        "canonical": replace(_DEFAULT, tokens="canonical"),
         "compact_canonical": replace(_COMPACT, tokens="canonical"),
     }
 )

@@ -77,6 +77,13 @@ class WithViableBytes(Protocol):
         ...
 
 
+@runtime_checkable
+class WithHints(Protocol):
+    def hints(self, state: Any) -> Iterable[bytes]:
+        """Texts worth trying to bring a document to its end, the likeliest first; they need not be viable."""
+        ...
+
+
 class TooComplex(Exception):  # noqa: N818 - a bound that was reached, not a fault
     """A declared bound on states was reached; the text says which and where."""
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from harness import bitmask
 from harness.reference import regions, trie
-from harness.reference.automaton import Automaton, TooComplex, WithRegions, WithViableBytes
+from harness.reference.automaton import Automaton, TooComplex, WithHints, WithRegions, WithViableBytes
 from harness.vocabulary import Vocabulary
 
 # States that one search may visit.
@@ -66,43 +67,47 @@ def _way(came: dict[Hashable, tuple[Hashable, int] | None], state: Hashable) -> 
     return bytes(out)
 
 
-def some_completion(automaton: Automaton[Any], state: Any, *, most: int = STATES) -> bytes:
-    """A completion, not always a shortest one: the search goes first where scalars and containers end.
+def some_completion(automaton: Automaton[Any], state: Any, *, most: int = STATES // 10) -> bytes:
+    """A completion, not always a shortest one: depth first, by what the automaton itself suggests (``hints``: texts
+    that lead to an end), then by the shortest end of a scalar, then by single bytes, those that close first.
 
     For steering a long walk to its end, where looking at every shorter text would be too much. TooComplex as above.
     """
-    try:
-        return shortest_completion(automaton, state, most=most // 50)
-    except TooComplex:
-        pass
-    out = bytearray()
+    out: list[bytes] = []
     seen = {state}
     at = state
-    trail: list[tuple[Any, Iterator[int]]] = [(at, _closing_first(automaton, at))]
+    trail: list[tuple[Any, Iterator[bytes]]] = [(at, _suggestions(automaton, at))]
     while not automaton.accepting(at):
-        for byte in trail[-1][1]:
-            after = automaton.step(at, byte)
+        for text in trail[-1][1]:
+            after = _after(automaton, trail[-1][0], text)
             if after is None or after in seen:
                 continue
             seen.add(after)
             if len(seen) > most:
                 raise TooComplex(f"no completion was found among {most} states")
-            out.append(byte)
+            out.append(text)
             at = after
-            trail.append((at, _closing_first(automaton, at)))
+            trail.append((at, _suggestions(automaton, at)))
             break
         else:  # everything from here was tried
             trail.pop()
             out.pop()
             at = trail[-1][0]
-    return bytes(out)
+    return b"".join(out)
 
 
 _CLOSING = {byte: place for place, byte in enumerate(b'"}],:0123456789abcdefghijklmnopqrstuvwxyz')}
 
 
-def _closing_first(automaton: Automaton[Any], state: Any) -> Iterator[int]:
-    return iter(sorted(viable_bytes(automaton, state), key=lambda byte: (_CLOSING.get(byte, 100), byte)))
+def _suggestions(automaton: Automaton[Any], state: Any) -> Iterator[bytes]:
+    if isinstance(automaton, WithHints):
+        yield from automaton.hints(state)
+    region = automaton.region(state) if isinstance(automaton, WithRegions) else None
+    if region is not None:
+        with suppress(TooComplex):
+            yield shortest_completion(region.machine, region.state, most=2_000)
+    for byte in sorted(viable_bytes(automaton, state), key=lambda b: (_CLOSING.get(b, 100), b)):
+        yield bytes((byte,))
 
 
 def completion_tokens(vocabulary: Vocabulary, text: bytes) -> list[int]:

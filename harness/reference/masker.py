@@ -329,30 +329,30 @@ class Masker:
     ) -> None:
         """Where a scalar that the walk entered at ``start`` ends: what is allowed right there, and where to go on."""
         assert region.resume is not None
-        first, labels = self.trie.first_list, self.trie.labels
         same: Cell | None = None
         if region.constant:
             state = region.resume(b"")
             if state is None:
                 return
             same = self.cell(state)
-        if not region.open and (same is not None or region.follow is not None):
+        if region.follow is None:
+            for place in end.nodes.tolist():
+                state = region.resume(self.trie.path(start, place)) if same is None else same.state
+                if state is not None:
+                    parts.append(self.trie.ids(place))
+                    stack.append((place, self.cell(state)))
+            return
+        if not region.open:
             parts.append(end.tokens)
-        for place in end.nodes.tolist():
-            low, high = first[place], first[place + 1]
-            if region.follow is not None and all(labels.find(byte, low, high) < 0 for byte in region.follow):
-                continue
-            after = same
-            if after is None:
-                state = region.resume(self.trie.path(start, place))
+        for place, text in end.leaving(self.trie, start, region.follow):
+            if same is None:
+                state = region.resume(text)
                 if state is None:
                     continue
-                after = self.cell(state)
-                if not region.open and region.follow is None:
-                    parts.append(self.trie.ids(place))
+            after = self.cell(state) if same is None else same
             if region.open:
                 self._follow(region, place, after, nodes, stack)
-            elif low < high:
+            else:
                 stack.append((place, after))
 
     def _follow(

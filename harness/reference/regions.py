@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,7 @@ NEAR_BYTES = 32
 NEAR_NODES = 4_000
 # Nodes waiting to be walked from which numpy is faster than a loop.
 WIDE = 200
+FEW = 60
 
 _SCALARS = regular.star(regular.chars(codepoints.SCALARS))
 
@@ -217,7 +218,7 @@ def walk(trie: Trie, table: Table, nodes: Sequence[int], numbers: Sequence[int])
                         ended.append((child, after, count))
                     else:
                         following.append((child, after, count + (not table.pending[after])))
-                        if table.stops[after]:
+                        if table.stops[after] and first[child] < first[child + 1]:
                             ended.append((child, after, count))
         reached += following
         waiting = following
@@ -254,6 +255,11 @@ def _children(trie: Trie, nodes: Numbers) -> tuple[Numbers, Numbers]:
 
 def tokens_at(trie: Trie, nodes: Numbers) -> tuple[npt.NDArray[np.int32], Numbers]:
     """The tokens that end at some nodes, and for each the index of its node in ``nodes``."""
+    if nodes.size < FEW:
+        listed = nodes.tolist()
+        ids = [trie.ids(node) for node in listed]
+        tokens = np.array([token for some in ids for token in some], dtype=np.int32)
+        return tokens, np.array([i for i, some in enumerate(ids) for _ in some], dtype=np.int32)
     which, places = _slices(trie.token_first, nodes)
     return trie.tokens[places], which
 
@@ -268,12 +274,25 @@ def _slices(first: npt.NDArray[np.int32], nodes: Numbers) -> tuple[Numbers, Numb
 
 @dataclass(frozen=True, eq=False)
 class End:
-    """Where scalars end, or may end, in one state of their machine. nodes: the nodes of the tree at which they do.
-    tokens: the ids that end right there."""
+    """Where scalars end in one state of their machine. nodes: the nodes of the tree at which they do. tokens: the ids
+    that end right there. Of an open scalar: all nodes at which it may end; no state, no tokens."""
 
     state: Hashable
     tokens: npt.NDArray[np.int32]
     nodes: Numbers
+    _leaving: dict[bytes, list[tuple[int, bytes]]] = field(default_factory=dict)
+
+    def leaving(self, trie: Trie, start: int, follow: bytes) -> list[tuple[int, bytes]]:
+        """The nodes from which a token goes on by one of the bytes ``follow``, and the text from node ``start``."""
+        found = self._leaving.get(follow)
+        if found is None:
+            first, labels = trie.first_list, trie.labels
+            found = self._leaving[follow] = [
+                (node, trie.path(start, node))
+                for node in self.nodes.tolist()
+                if any(labels.find(byte, first[node], first[node + 1]) >= 0 for byte in follow)
+            ]
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -354,7 +373,9 @@ class Regions:
         reached = walk(self._trie, table, [node], [table.number(state)])
         tokens, _ = tokens_at(self._trie, reached.nodes)
         found = []
-        for number in np.unique(reached.end_numbers).tolist():
+        if table.open:  # whoever asks has to look at the text anyway
+            found.append(End(None, np.zeros(0, dtype=np.int32), reached.end_nodes))
+        for number in () if table.open else np.unique(reached.end_numbers).tolist():
             nodes = reached.end_nodes[reached.end_numbers == number]
             end_tokens, _ = tokens_at(self._trie, nodes)
             found.append(End(table.states[number], end_tokens, nodes))

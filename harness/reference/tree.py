@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal
@@ -200,6 +201,19 @@ class Tree:
     def viable_bytes(self, state: State) -> bytes:
         """Bytes among which are all that can follow, by the place in JSON's grammar."""
         return state.data[0][:1] if state.mode == "literal" else _BYTES[state.mode]
+
+    def hints(self, state: State) -> Iterator[bytes]:
+        """Texts that tend to bring the document to its end: required keys, the smallest values, what closes."""
+        if state.mode in ("open object", "before key"):
+            if state.mode == "open object":
+                yield b"}"
+            names = {name for at, _ in state.data for name in at.missing | at.bad}
+            for name in sorted(names, key=lambda n: (len(n), n)):
+                yield json.dumps(name, ensure_ascii=False).encode(errors="surrogatepass") + b":"
+        elif state.mode in ("value", "open array"):
+            yield from (b"]", b"null", b"0", b'""', b"true", b"false", b"[]", b"{}", b"1", b"[", b"{")
+        elif state.mode in ("in object", "in array"):
+            yield from (b"}", b"]", b",")
 
     def _forget(self) -> None:
         with self._lock:
