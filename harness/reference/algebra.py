@@ -168,6 +168,24 @@ class Algebra:
         every = self.keys(members, ((regular.ANY, self.false),))
         return self.val(self.value(objects=self.object(every, required=frozenset(members))))
 
+    def constants(self, values: Iterable[Json]) -> Expr:
+        """The language of some values."""
+        texts, found, others = [], set(), []
+        null = true = false = False
+        for value in values:
+            if value is None:
+                null = True
+            elif isinstance(value, bool):
+                true, false = true or value, false or not value
+            elif isinstance(value, str):
+                texts.append(value)
+            elif value[0] == "number":
+                found.add(value[1])
+            else:
+                others.append(self.constant(value))
+        points = tuple(numbers.exactly(v) for v in sorted(found))
+        return self.or_(self.val(self.value(null, true, false, self.texts.of(texts), points)), *others)
+
     # --- expressions -----------------------------------------------------------------------------------------------
 
     def and_(self, *parts: Expr) -> Expr:

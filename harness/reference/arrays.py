@@ -244,14 +244,14 @@ class Arrays:
         """The item, without the values read before and without those that later items cannot spare."""
         algebra = self._life.algebra
         read = at.values or frozenset()
-        fresh = algebra.and_(expr, *(algebra.not_(algebra.constant(v)) for v in _ordered(read)))
         critical = self._critical(after) - read
         bad = {v for v in critical if not self.can_finish(self.with_value(after, v))}
-        fresh = algebra.and_(fresh, *(algebra.not_(algebra.constant(v)) for v in _ordered(bad)))
+        gone = read | bad
+        fresh = algebra.and_(expr, algebra.not_(algebra.constants(_ordered(gone)))) if gone else expr
         if self.can_finish(after):
             return fresh
         # only values that make no difference are left out: those that later items depend on were tried one by one
-        return algebra.and_(fresh, algebra.or_(*(algebra.constant(v) for v in _ordered(critical - bad))))
+        return algebra.and_(fresh, algebra.constants(_ordered(critical - bad)))
 
     # --- two equal items -------------------------------------------------------------------------------------------
 
@@ -274,10 +274,10 @@ class Arrays:
     def _can_equal(self, at: ArrayAt) -> bool:
         algebra, life, items = self._life.algebra, self._life, at.shape.items
         places = self._positions(at)
-        read = [algebra.constant(v) for v in _ordered(at.values or frozenset())]
+        read = algebra.constants(_ordered(at.values or frozenset()))
         for n, index in enumerate(places):
             expr = items.at(index)
-            if any(life.alive(algebra.and_(expr, c)) for c in read):
+            if life.alive(algebra.and_(expr, read)):
                 return True
             if any(life.alive(algebra.and_(expr, items.at(other))) for other in places[n + 1 :]):
                 return True
@@ -289,8 +289,8 @@ class Arrays:
         after = self._advanced(at, 0)
         assert after is not None
         found: list[tuple[Expr, ArrayAt]] = []
-        read = [algebra.constant(v) for v in _ordered(at.values or frozenset())]
-        equal = algebra.and_(expr, algebra.or_(*read))
+        read = algebra.constants(_ordered(at.values or frozenset()))
+        equal = algebra.and_(expr, read)
         done = after._replace(values=None)
         if life.alive(equal) and self.can_finish(done):
             found.append((equal, done))

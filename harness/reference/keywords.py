@@ -237,26 +237,13 @@ class Schemas:
             types = words["type"] if isinstance(words["type"], list) else [words["type"]]
             yield a.or_(*(a.val(self._types[t]) for t in types))
         if "enum" in words:
-            yield self._one_of(words["enum"])
+            yield a.constants(canonical(v) for v in words["enum"])
         if "const" in words:
             yield a.constant(canonical(words["const"]))
         yield from self._of_numbers(place, words)
         yield from self._of_strings(place, words)
         yield from self._of_objects(place, words, scope)
         yield from self._of_arrays(place, words, scope)
-
-    def _one_of(self, values: list[Any]) -> Expr:
-        a = self.algebra
-        texts = [v for v in values if isinstance(v, str)]
-        numbers_ = {Fraction(v) for v in values if isinstance(v, int | Fraction) and not isinstance(v, bool)}
-        scalars = a.value(
-            null=None in values,
-            true=any(v is True for v in values),
-            false=any(v is False for v in values),
-            strings=a.texts.of(texts),
-            nums=tuple(numbers.exactly(v) for v in sorted(numbers_)),
-        )
-        return a.or_(a.val(scalars), *(a.constant(canonical(v)) for v in values if isinstance(v, list | dict)))
 
     def _of_numbers(self, place: Place, words: dict[str, Any]) -> Iterator[Expr]:
         low, low_open, high, high_open = words.get("minimum"), False, words.get("maximum"), False

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 OWED_BOUND = 12
 OUTCOMES_BOUND = 200
 PLANS_BOUND = 500
+# Up to so many names the keys that may still come are written out; beyond, those that came are taken away.
+FEW_NAMES = 64
 MEMO_BOUND = 100_000
 
 
@@ -53,7 +55,7 @@ class Objects:
         self._nodes: dict[ObjectAt, Node] = {}
         self._outcomes_known: dict[tuple[Expr, tuple[Expr, ...]], list[tuple[Expr, int]]] = {}
         self._free: dict[tuple[frozenset[str], Node, frozenset[str]], Node] = {}
-        self._bases: dict[ObjectShape, tuple[frozenset[str], Node, bool]] = {}
+        self._bases: dict[ObjectShape, tuple[frozenset[str], Node]] = {}
 
     # --- the protocol ----------------------------------------------------------------------------------------------
 
@@ -228,10 +230,10 @@ class Objects:
         return self._tried_keys(at)
 
     def _unordered_keys(self, at: ObjectAt) -> Node:
-        alive, classes, finite = self._base(at.shape)
+        alive, classes = self._base(at.shape)
         if self._duplicates != "forbidden" or not at.seen:
             return regular.union(regular.texts(alive), classes)
-        if finite or len(alive) <= 64:
+        if len(alive) <= FEW_NAMES:
             rest = regular.texts(alive - at.seen)
             if classes is regular.EMPTY:
                 return rest
@@ -241,7 +243,7 @@ class Objects:
 
     def _free_keys(self, at: ObjectAt) -> Node:
         shape = at.shape
-        alive, classes, _ = self._base(shape)
+        alive, classes = self._base(shape)
         if self._order == "any":
             key = (alive, classes, at.seen if self._duplicates == "forbidden" else frozenset())
             node = self._free.get(key)
@@ -274,8 +276,8 @@ class Objects:
             node = regular.difference(node, _after_text(least, equal=False))
         return node
 
-    def _base(self, shape: ObjectShape) -> tuple[frozenset[str], Node, bool]:
-        """The names that have a value, the language of the other keys that have one, and whether there is none."""
+    def _base(self, shape: ObjectShape) -> tuple[frozenset[str], Node]:
+        """The names that have a value, and the language of the other keys that have one."""
         found = self._bases.get(shape)
         if found is None:
             life = self._life
@@ -285,7 +287,7 @@ class Objects:
             union = regular.union(*nodes)
             if names and union is not regular.EMPTY:
                 union = regular.difference(union, regular.texts(names))
-            found = (alive, union, union is regular.EMPTY)
+            found = (alive, union)
             if life.settled:
                 self._bases[shape] = found
         return found
