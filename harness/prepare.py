@@ -6,8 +6,9 @@ declared profile writes them, and encoded to traces. A backend's library is neve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from harness import catalogue, encoders, loaders, paths
 from harness.backends import registry
@@ -37,6 +38,16 @@ def prepare(
     return [_cell(scenario, point, entries[point.constraint], desk) for point in points]
 
 
+def declared(adapter: str, options: Mapping[str, Any], name: str) -> Profile | None:
+    """The adapter's profile of that name; None where it has none, or where only another environment can import it."""
+    try:
+        return registry.create(adapter, options).profiles.get(name)
+    except MasktaxError:
+        if adapter in registry.BUILT_IN:
+            raise
+        return None
+
+
 class _Desk:
     """What has been worked out so far, so that nothing is worked out twice."""
 
@@ -57,12 +68,7 @@ class _Desk:
         the adapter declares there."""
         key = (variant.adapter, repr(sorted(variant.options.items())), name)
         if key not in self._profiles:
-            try:
-                self._profiles[key] = registry.create(variant.adapter, variant.options).profiles.get(name, Profile())
-            except MasktaxError:
-                if variant.adapter in registry.BUILT_IN:
-                    raise
-                self._profiles[key] = Profile()
+            self._profiles[key] = declared(variant.adapter, variant.options, name) or Profile()
         return self._profiles[key]
 
     def document(self, constraint: str, name: str, text: str, vocabulary: Vocabulary) -> Document:

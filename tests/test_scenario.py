@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness import scenario as scenarios
+from harness.cell import OUTCOMES
 from harness.errors import MasktaxError
+from harness.measure import Plan
 from harness.scenario import Known, Point, Scenario, expand, load, parse_overrides
 
 KNOWN = Known(
@@ -464,3 +467,68 @@ def test_no_expansion_ever_holds_an_id_twice(
         return  # the file, or what is set, was refused by name
     assert len(set(ids(points))) == len(points)
     assert all(p.stages and set(p.expected) == set(p.stages) for p in points)
+
+
+# --- what is shipped, and what is written about it ------------------------------------------------------------------
+
+BUILT_IN = ("backends", "compile", "positions", "quick", "vocabulary")
+LIBRARIES = {"xgrammar", "llguidance", "outlines", "lm-format-enforcer"}
+
+
+@pytest.fixture(scope="module")
+def shipped() -> dict[str, Scenario]:
+    known = scenarios.known()
+    return {path.stem: load(path, known) for path in scenarios.built_in()}
+
+
+def test_the_built_in_scenarios_are_these_and_free_of_mistakes(shipped: dict[str, Scenario]) -> None:
+    assert tuple(shipped) == BUILT_IN
+    for scenario in shipped.values():
+        assert {p.backend for p in expand(scenario)} == LIBRARIES
+        assert scenario.question.endswith("?")
+        assert len(scenario.reading) > 200
+
+
+def test_quick_times_every_stage_and_its_cold_compile_in_ten_processes(shipped: dict[str, Scenario]) -> None:
+    points = expand(shipped["quick"])
+    assert {p.vocabulary for p in points} == {"deepseek"}
+    assert {s for p in points for s in p.stages} == set(scenarios.STAGES)
+    assert len({p.constraint.partition("/")[0] for p in points}) >= 8
+    cold = [p for p in points if p.conditions.get("cache") == ("process_cold",)]
+    for library in LIBRARIES:
+        assert len({p.process for p in cold if p.backend == library}) == 10
+
+
+def test_backends_takes_two_constraints_of_every_tier(shipped: dict[str, Scenario]) -> None:
+    scenario = shipped["backends"]
+    taken = Counter(name.partition("/")[0] for name in {p.constraint for p in expand(scenario)})
+    assert taken == {name.partition("/")[0]: 2 for name in scenario.known.constraints}
+
+
+def test_vocabulary_spans_four_sizes(shipped: dict[str, Scenario]) -> None:
+    assert {p.vocabulary for p in expand(shipped["vocabulary"])} == {"mistral", "deepseek", "qwen3", "qwen3.6"}
+
+
+def test_compile_has_at_least_ten_fresh_processes_for_every_cache_state(shipped: dict[str, Scenario]) -> None:
+    points = expand(shipped["compile"])
+    states = set(scenarios.INNER["cache"]["compile"])
+    for at in {(p.backend, p.constraint) for p in points}:
+        here = [p for p in points if (p.backend, p.constraint) == at]
+        assert len({p.process for p in here}) >= 10
+        assert set().union(*(p.conditions["cache"] for p in here)) == states
+
+
+def test_the_description_names_every_key_axis_and_value(tmp_path: Path) -> None:
+    text = (scenarios.paths.scenarios() / "README.md").read_text(encoding="utf-8")
+    for word in (
+        *(f"`{axis}`" for axis in scenarios.AXES),
+        *(f"`{stage}`" for stage in scenarios.STAGES),
+        *(f"`{v}`" for by in scenarios.INNER.values() for vs in by.values() for v in vs if isinstance(v, str)),
+        *(f"`{name}`" for name in Plan.names()),
+        *(f"`{name}`" for name in scenarios.Workload.__dataclass_fields__),
+        *(f"`{outcome}`" for outcome in OUTCOMES),
+    ):
+        assert word in text, word
+    example = text.partition("```toml\n")[2].partition("```")[0]
+    (tmp_path / "strings.toml").write_text(example, encoding="utf-8")
+    assert len(expand(load(tmp_path / "strings.toml"))) > 4

@@ -136,6 +136,9 @@ class LLGuidance:
         except importlib.metadata.PackageNotFoundError as error:
             raise _not_installed() from error
 
+    def load(self) -> None:
+        _library()
+
     def bind(self, vocabulary: Vocabulary) -> None:
         self._tokenizer(vocabulary)
 

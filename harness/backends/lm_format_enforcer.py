@@ -39,7 +39,8 @@ MAX_JSON_ARRAY_LENGTH = 20
 # * numbers: RFC 8259, and ``1.e5`` too. An integer may have an exponent, a negative one as well (``1e-3``), and never
 #   a fraction, but for ``-0.5``: ``value`` is the nearest value, for what is missing (``7.0``) is an integer.
 # * every escape, half surrogate pairs too. Raw control characters other than LF and CR are allowed inside strings.
-#   Literals, ``enum`` and ``const`` have one spelling: the text as it is, unescaped.
+#   Keys, ``enum`` and ``const`` have one spelling: the text as it is, which is the shortest where nothing in it needs
+#   an escape, and no JSON where something does.
 # * ``pattern`` must match the full string (one ``^`` and one ``$`` are cut off); quotes and backslashes never match.
 # * the dialect is interegular's: ``\d \w \s`` are ASCII, the dot is anything but LF. ``ecma262`` is the nearest value;
 #   its dot leaves out CR, U+2028 and U+2029 as well, and its ``\s`` has Unicode's spaces.
@@ -58,6 +59,7 @@ _DEFAULT = Profile(
     numbers="rfc8259",
     integer_spelling="value",
     escapes="any",
+    literal_escapes="minimal",
     lone_surrogates=True,
     pattern="full",
     regex_dialect="ecma262",
@@ -345,9 +347,9 @@ def _refusal(error: Exception) -> UnsupportedError | CompileError:
     from interegular import Unsupported
     from lmformatenforcer import LMFormatEnforcerException
 
-    message = " ".join(str(error).split()) or type(error).__name__
+    message = " ".join(str(error).split())[:500] or type(error).__name__
     if isinstance(error, LMFormatEnforcerException | Unsupported) or message.startswith("Unsupported"):
-        return UnsupportedError(f"lm-format-enforcer: {message[:300]}")
+        return UnsupportedError(f"lm-format-enforcer: {message}")
     return CompileError(f"lm-format-enforcer: {type(error).__name__}: {message}")
 
 

@@ -33,12 +33,13 @@ Whitespace = Literal["any", "bounded", "one_space", "compact", "spaced", "indent
 #   "none or one U+0020": no space is allowed before a comma in an array of ``items``, and two are in ``[  ]`` and in
 #   ``{  }`` of an object without ``properties``.
 # * keys come in the order of ``properties``, each once; a key not named there is never allowed, whatever
-#   ``additionalProperties`` says. An object without ``properties`` takes any key, again and again.
+#   ``additionalProperties`` says. An object without ``properties`` takes any key, again and again: ``any``, since
+#   declared order alone keeps declared keys from coming twice.
 # * ``prefixItems`` allows exactly those items: none missing, none more, ``items`` beside it is not looked at.
 # * an exponent needs its sign (``1e+5``; ``1e5`` is refused): rfc8259 is the nearest value. An integer is digits.
 # * of the escapes ``\" \\ \/ \b \f \n \r \t`` are allowed and ``\u`` is not (so no lone surrogate either); U+007F to
 #   U+009F are refused as if they had to be escaped. ``any`` is the nearest value: what is missing is missing from
-#   RFC 8259. Literals, ``enum`` and ``const`` have one spelling.
+#   RFC 8259. ``enum`` and ``const`` have their shortest spelling; keys are written as they are, a quote unescaped.
 # * ``pattern`` must match the full string (``^…$`` is cut off; one anchor alone never compiles), and is matched against
 #   the JSON text, so that a dot also takes a bare quote.
 # * the dialect is the Rust regex crate's: ``\d \w \s`` are Unicode, the dot is anything but LF.
@@ -47,12 +48,13 @@ _DEFAULT = Profile(
     whitespace="one_space",
     outer_whitespace=False,
     key_order="declared",
-    duplicate_keys="forbidden",
+    duplicate_keys="any",
     additional_properties=False,
     additional_items=False,
     numbers="rfc8259",
     integer_spelling="digits",
     escapes="any",
+    literal_escapes="minimal",
     lone_surrogates=False,
     pattern="full",
     regex_dialect="rust",
@@ -317,7 +319,7 @@ def _refusals() -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError) as error:
-        message = " ".join(str(error).split())
+        message = " ".join(str(error).split())[:500]  # some quote the whole regular expression, or schema
         if _NAMES_A_FEATURE.search(message):
-            raise UnsupportedError(f"outlines-core: {message[:300]}") from error
+            raise UnsupportedError(f"outlines-core: {message}") from error
         raise CompileError(f"outlines-core: {message}") from error

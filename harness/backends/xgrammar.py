@@ -142,6 +142,9 @@ class XGrammar:
         except importlib.metadata.PackageNotFoundError as error:
             raise _not_installed() from error
 
+    def load(self) -> None:
+        _library()
+
     def bind(self, vocabulary: Vocabulary) -> None:
         self._compiler(vocabulary)
 

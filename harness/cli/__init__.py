@@ -6,8 +6,9 @@ the standard error and exit status 2, never a traceback.
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
@@ -30,11 +31,19 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("run", epilog=run.EXAMPLE)(run.run)
-app.command("list", epilog=list_.EXAMPLE)(list_.list_)
-app.command("verify", epilog=verify.EXAMPLE)(verify.verify)
-app.command("report", epilog=report.EXAMPLE)(report.report)
-app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
+
+
+def _add(name: str, verb: Callable[..., object], example: str) -> None:
+    """Add a verb; its docstring is the help, each paragraph flowing to the width of the terminal."""
+    paragraphs = (inspect.getdoc(verb) or "").split("\n\n")
+    app.command(name, help="\n\n".join(" ".join(p.split()) for p in paragraphs), epilog=example)(verb)
+
+
+_add("run", run.run, run.EXAMPLE)
+_add("list", list_.list_, list_.EXAMPLE)
+_add("verify", verify.verify, verify.EXAMPLE)
+_add("report", report.report, report.EXAMPLE)
+_add("doctor", doctor.doctor, doctor.EXAMPLE)
 
 
 @app.callback(invoke_without_command=True)

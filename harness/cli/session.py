@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 
 from harness import paths
 from harness import scenario as scenarios
-from harness.cell import Cell
+from harness.cell import OUTCOMES, Cell
 from harness.errors import MasktaxError
-from harness.prepare import prepare
+from harness.prepare import declared, prepare
 from harness.results import RUN_FILE, RunStore
 from harness.runner.manager import Environment
 from harness.scenario import Expected, Scenario
@@ -90,6 +90,7 @@ def run_fields(batch: Batch, command: Sequence[str], *, timed: bool) -> dict[str
         "timed": timed,
         "scenarios": [_scenario_fields(s, batch.overrides) for s in batch.scenarios],
         "vocabularies": _vocabularies(batch.cells),
+        "profiles": _profiles(batch.cells),
         "cells_planned": len(batch.cells),
         "stages_planned": batch.stages,
         "git": git_state(),
@@ -117,6 +118,18 @@ def _vocabularies(cells: Iterable[Cell]) -> dict[str, dict[str, Any]]:
         if cell.vocabulary not in found:
             size = Vocabulary.read(Path(cell.vocabulary_path), cell.vocabulary_sha256).size
             found[cell.vocabulary] = {"sha256": cell.vocabulary_sha256, "size": size}
+    return found
+
+
+def _profiles(cells: Iterable[Cell]) -> dict[str, dict[str, dict[str, Any]]]:
+    """The language policy that each adapter declares, ``{adapter: {profile: its fields}}``, for the profiles in use."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for cell in cells:
+        of_adapter = found.setdefault(cell.adapter, {})
+        if cell.profile not in of_adapter:
+            profile = declared(cell.adapter, cell.options, cell.profile)
+            if profile is not None:
+                of_adapter[cell.profile] = profile.to_json()
     return found
 
 
@@ -214,8 +227,9 @@ def resume_command(names: Sequence[str], overrides: Overrides, folder: Path) -> 
 
 
 def outcome_counts(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """How many stages have each outcome, the commonest first."""
-    return dict(Counter(record["outcome"] for record in records).most_common())
+    """How many stages have each outcome, in the order of ``OUTCOMES``; outcomes that did not occur are left out."""
+    counts = Counter(record["outcome"] for record in records)
+    return {outcome: counts[outcome] for outcome in OUTCOMES if counts[outcome]}
 
 
 @dataclass(frozen=True)
@@ -237,12 +251,15 @@ class Surprise:
 
 
 def surprises(records: Iterable[Mapping[str, Any]]) -> list[Surprise]:
-    """Records whose outcome is not the expected one; stages of a cell that say the same are told once."""
+    """Records whose outcome is not the expected one; stages of a cell that say the same are told once, and stages that
+    were not reached are told with the one that ended the cell."""
+    odd = [r for r in records if not r.get("as_expected", True)]
+    ended_by = {(r["cell"], r["outcome"], r["expected"]): r["reason"] for r in odd if not r["not_reached"]}
     grouped: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-    for record in records:
-        if not record.get("as_expected", True):
-            key = (record["cell"], record["outcome"], record["expected"], record["reason"], record["expected_reason"])
-            grouped.setdefault(key, []).append(record)
+    for record in odd:
+        what = record["cell"], record["outcome"], record["expected"]
+        reason = ended_by.get(what, record["reason"]) if record["not_reached"] else record["reason"]
+        grouped.setdefault((*what, reason, record["expected_reason"]), []).append(record)
     return [
         Surprise(cell, tuple(r["stage"] for r in group), outcome, expected, reason, because, group[0]["difference"])
         for (cell, outcome, expected, reason, because), group in grouped.items()

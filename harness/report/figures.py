@@ -7,7 +7,7 @@ wrong cells are never drawn.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,17 +17,18 @@ from harness.cell import OUTCOMES
 from harness.report import style
 from harness.report.causes import coverage
 from harness.report.study import (
-    CompileStates,
+    CompileState,
     Distribution,
     Study,
     Walk,
     all_of,
+    compile_ratio,
     compile_states,
     growth,
     stage_text,
     walks,
 )
-from harness.report.style import FAINT, INK, PAPER, duration, listed, plural, times
+from harness.report.style import FAINT, INK, PAPER, duration, listed, plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,7 +142,7 @@ def distribution(study: Study) -> Drawn | None:
     _legend(figure, study, [s for s in study.series if any(s in d.series for d in found)])
     said = [f"{one.title}, {one.on}: {_ends(one)}." for one in found]
     notes = ["Every case weighs the same. Markers: p50, p90, p99, p99.9, where there are samples enough."]
-    if any(not d.common for d in found):
+    if any(not d.common and len(d.series) > 1 for d in found):
         notes.append("Where there is no common case, the lines are of different cases and do not compare backends.")
     alt = [f"{one.title}: " + "; ".join(f"{s} {_percentiles(one, s)}" for s in one.series) + "." for one in found]
     return Drawn(
@@ -200,16 +201,24 @@ def positions(study: Study) -> Drawn | None:
         axes.set_axis_off()
     labels = [s for s in study.series if any((w.samples["series"] == s).any() for w in found)]
     _legend(figure, study, labels)
-    ratios = {s: [r for w in found if (r := growth(study, w).get(s)) is not None] for s in labels}
-    parts = [f"{s} {float(np.median(r)):.2f}" for s, r in ratios.items() if r]
-    finding = (
-        "Line and band: median and interquartile range of later visits; dots: first visits. Last quarter of positions "
-        f"over the first, median over the documents shown: {', '.join(parts)}."
-        if parts
-        else "Line and band: median and interquartile range of later visits; dots: first visits."
+    finding = " ".join(
+        ["Line and band: median and interquartile range of later visits; dots: first visits.", *_slopes(study, found)]
     )
     alt = f"Fill time against position in {plural(len(found), 'document')} for {listed(labels)}. {finding}"
     return Drawn("fill_position", "Fill against position", figure, finding, alt)
+
+
+def _slopes(study: Study, found: Sequence[Walk]) -> list[str]:
+    parts = []
+    for label in study.series:
+        own = [one for walk in found if (one := growth(study, walk).get(label)) is not None]
+        if own:
+            rising = sum(one.rises for one in own)
+            ratio = float(np.median([one.ratio for one in own]))
+            parts.append(f"{label} {ratio:.2f} (rises steadily in {rising} of {len(own)})")
+    return (
+        [f"Last quarter of positions over the first, median over the documents: {', '.join(parts)}."] if parts else []
+    )
 
 
 def _walk(axes: Axes, study: Study, walk: Walk, bins: int = 40) -> None:
@@ -262,9 +271,11 @@ def stages(study: Study) -> Drawn | None:
     said = [_stage(axes, study, *panel) for axes, panel in zip(drawn, chosen, strict=False)]
     for axes in drawn[len(chosen) :]:
         axes.set_axis_off()
-    finding = (
-        "Marker and bar: median and interquartile range, over the common cases, of per-case medians; small dots: the "
-        "cases. " + " ".join(_lowest(study, chosen))
+    finding = " ".join(
+        [
+            "Marker and bar: median and interquartile range over the cases of per-case medians; small dots: the cases.",
+            *_lowest(study, chosen),
+        ]
     )
     alt = "Per stage, one row per backend on a logarithmic time axis. " + " ".join(said)
     return Drawn("stages", "Per stage", figure, finding, alt)
@@ -314,55 +325,51 @@ def _stage(axes: Axes, study: Study, stage: str, conditions: str) -> str:
 
 
 def compile_cache(study: Study) -> Drawn | None:
-    study_states = compile_states(study)
-    found = study_states.series
+    found = compile_states(study)
     order = ("process_cold", "new_schema", "respelled", "same_schema")
-    rest = dict.fromkeys(c for own in found.values() for c in own if c not in order)
-    states = [c for c in (*order, *rest) if any(c in own for own in found.values())]
-    if not found or len(states) < 2:
+    states = [found[c] for c in (*order, *(c for c in found if c not in order)) if c in found]
+    if len(states) < 2:
         return None
-    figure, (axes,) = _figure(1.0 + 0.2 * len(states) * (len(found) + 0.6))
+    labels = [s for s in study.series if any(s in state.medians_ns for state in states)]
+    figure, (axes,) = _figure(1.0 + 0.2 * len(states) * (len(labels) + 0.6))
     for row, state in enumerate(states):
-        for place, label in enumerate(found):
-            if state not in found[label]:
+        for place, label in enumerate(labels):
+            value = state.medians_ns.get(label)
+            if value is None:
                 continue
             look = study.looks[label]
-            y = row + (place - (len(found) - 1) / 2) * 0.75 / max(len(found), 1)
-            value = found[label][state]
+            y = row + (place - (len(labels) - 1) / 2) * 0.75 / len(labels)
             axes.plot([value], [y], look.marker, color=look.colour, markersize=7, markeredgecolor=PAPER)
             axes.annotate(duration(value), (value, y), (7, 0), textcoords="offset points", va="center", fontsize=7.5)
         if row:
             axes.axhline(row - 0.5, color=FAINT, linewidth=0.8)
-    _rows(axes, [stage_text("", f"cache={s}").removeprefix(", ") for s in states])
+    _rows(axes, [f"{stage_text('', f'cache={s.state}').removeprefix(', ')}\n{s.on}" for s in states])
     axes.margins(x=0.12)
     style.time_axis(axes, "x", "time of one compile (log scale)")
-    axes.set_title(f"compile, {study_states.on}")
-    _legend_points(figure, study, list(found))
-    cold = [
-        f"{label} {times(own['process_cold'] / own['new_schema'])}"
-        for label, own in found.items()
-        if {"process_cold", "new_schema"} <= own.keys()
+    _legend_points(figure, study, labels)
+    parts = [
+        f"{s.state} ({s.on}) " + ", ".join(f"{label} {duration(value)}" for label, value in s.medians_ns.items())
+        for s in states
     ]
-    by_text = [
-        label
-        for label, own in found.items()
-        if {"respelled", "same_schema"} <= own.keys() and own["respelled"] >= 2 * own["same_schema"]
-    ]
-    said = [f"Medians of per-case medians, {study_states.on}."]
-    if cold:
-        said.append(f"A process's first compile over a later new schema: {', '.join(cold)}.")
-    if by_text:
-        said.append(
-            f"The same text again is recognised, the same meaning in another spelling is not: {listed(by_text)}."
-        )
-    parts = [f"{s}: " + ", ".join(f"{c} {duration(own[c])}" for c in states if c in own) for s, own in found.items()]
     return Drawn(
         "compile_cache",
         "Compile by cache state",
         figure,
-        " ".join(said),
+        " ".join(_cache_findings(study, labels)),
         "Compile time per cache state and backend. " + "; ".join(parts) + ".",
     )
+
+
+def _cache_findings(study: Study, labels: Sequence[str]) -> list[str]:
+    said = ["Medians of per-case medians; states may be of different cases, so their ratios are taken within cases."]
+    cold = [(s, r) for s in labels if (r := compile_ratio(study, s, "process_cold", "new_schema")) is not None]
+    if cold:
+        parts = [f"{s} {ratio:,.1f}" for s, ratio in cold]
+        said.append(f"A process's first compile over a later new schema: {', '.join(parts)}.")
+    by_text = [s for s in labels if (compile_ratio(study, s, "respelled", "same_schema") or 0) >= 2]
+    if by_text:
+        said.append(f"Recognise the same text again, but not the same meaning in another spelling: {listed(by_text)}.")
+    return said
 
 
 def _legend_points(figure: Figure, study: Study, labels: Sequence[str]) -> None:
@@ -478,35 +485,48 @@ def overview(study: Study) -> Drawn | None:
     if not study.series:
         return None
     found = [d for v in study.visits if (d := study.distribution(v)).series]
-    compiled = compile_states(study)
-    widths = [w for w, there in ((1.25, found), (1.0, compiled.series), (0.95, True)) if there]
-    height = max(3.9, 1.9 + 0.42 * len(study.series)) if found or compiled.series else 1.6 + 0.42 * len(study.series)
+    compiled = {k: s for k, s in compile_states(study).items() if k in ("new_schema", "process_cold")}
+    widths = [w for w, there in ((1.25, found), (1.0, compiled), (0.95, True)) if there]
+    height = max(3.9, 1.9 + 0.42 * len(study.series)) if found or compiled else 1.6 + 0.42 * len(study.series)
     figure, panels = _figure(height, 1, len(widths), width_ratios=widths)
     left = iter(panels)
     said = []
     if found:
         said.append(_overview_fill(next(left), study, found))
-    if compiled.series:
+    if compiled:
         said.append(_overview_compile(next(left), study, compiled))
     said.append(_overview_coverage(next(left), study))
-    if compiled.series:
+    if compiled:
         panels[-1].tick_params(axis="y", labelleft=False)  # the panel beside it names the rows
-    _legend(figure, study, study.series)
+    _legend(figure, study, study.series, _visit_marks(found))
     return Drawn("overview", "At a glance", figure, " ".join(said), "Overview. " + " ".join(said))
 
 
-def _overview_fill(axes: Axes, study: Study, found: Sequence[Distribution]) -> str:
+_VISIT_DASHES: Mapping[str | None, Any] = {"later": "-", "first": (0, (1, 1)), None: "-"}
+
+
+def _visit_marks(found: Sequence[Distribution]) -> list[Any]:
+    """Legend entries for the visits of a fill, where there are two; with their cases, where those differ."""
     from matplotlib.lines import Line2D
 
-    dashes: dict[str | None, Any] = {"later": "-", "first": (0, (1, 1)), None: "-"}
+    if len(found) < 2:
+        return []
+    same = len({(d.common, frozenset(d.cases)) for d in found}) == 1
+    return [
+        Line2D(
+            [], [], color=INK, linestyle=_VISIT_DASHES[d.visit],
+            label=f"{d.visit} visit" + ("" if same else f" ({plural(len(d.cases), 'case')})"),
+        )
+        for d in found
+    ]  # fmt: skip
+
+
+def _overview_fill(axes: Axes, study: Study, found: Sequence[Distribution]) -> str:
     for one in found:
-        _ecdf(axes, study, one, dash=dashes[one.visit], marks=(0.5, 0.99))
+        _ecdf(axes, study, one, dash=_VISIT_DASHES[one.visit], marks=(0.5, 0.99))
     style.time_axis(axes, "x", "time of one fill (log scale)")
     axes.set_ylabel("share of fills at or below")
     axes.set_title(f"Fill, {found[0].on}")
-    if len(found) > 1:
-        handles = [Line2D([], [], color=INK, linestyle=dashes[d.visit], label=f"{d.visit} visit") for d in found]
-        axes.legend(handles=handles, loc="upper left", handlelength=1.8, borderpad=0.1)
     parts = []
     for label, weighted in found[0].series.items():
         tail = weighted.quantile(0.99)
@@ -514,20 +534,21 @@ def _overview_fill(axes: Axes, study: Study, found: Sequence[Distribution]) -> s
     return f"Fill, {found[0].title.lower()}, {found[0].on}, median / p99: {', '.join(parts)}."
 
 
-def _overview_compile(axes: Axes, study: Study, compiled: CompileStates) -> str:
+def _overview_compile(axes: Axes, study: Study, compiled: Mapping[str, CompileState]) -> str:
     from matplotlib.lines import Line2D
 
-    there = set()
+    faces = {"process_cold": True, "new_schema": False}
+    same = len({(s.common, frozenset(s.cases)) for s in compiled.values()}) == 1
     for row, label in enumerate(study.series):
-        own, look = compiled.series.get(label, {}), study.looks[label]
-        if "process_cold" in own and "new_schema" in own:
-            axes.plot([own["process_cold"], own["new_schema"]], [row, row], color=look.colour, linewidth=1.0, zorder=1)
-        for state, face in (("process_cold", PAPER), ("new_schema", look.colour)):
+        look = study.looks[label]
+        own = {state: s.medians_ns[label] for state, s in compiled.items() if label in s.medians_ns}
+        if len(own) == 2 and same:
+            axes.plot([*own.values()], [row, row], color=look.colour, linewidth=1.0, zorder=1)
+        for state, hollow in faces.items():
             if state in own:
-                there.add(state)
                 axes.plot(
-                    [own[state]], [row], look.marker, color=look.colour, markerfacecolor=face, markersize=7,
-                    markeredgewidth=1.4,
+                    [own[state]], [row], look.marker, color=look.colour, markersize=7, markeredgewidth=1.4,
+                    markerfacecolor=PAPER if hollow else look.colour,
                 )  # fmt: skip
         if "new_schema" in own:
             axes.annotate(
@@ -537,23 +558,30 @@ def _overview_compile(axes: Axes, study: Study, compiled: CompileStates) -> str:
     _rows(axes, study.series)
     axes.margins(x=0.22)
     style.time_axis(axes, "x", "time of one compile (log scale)", most_ticks=4)
-    axes.set_title(f"Compile, {compiled.on}")
+    shown = [compiled[state] for state in ("new_schema", "process_cold") if state in compiled]
+    axes.set_title(f"Compile, {shown[0].on}")
     marks = [
-        Line2D([], [], color=INK, marker="o", linestyle="", markerfacecolor=face, label=text)
-        for state, face, text in (("new_schema", INK, "new schema"), ("process_cold", PAPER, "process cold"))
-        if state in there
+        Line2D(
+            [], [], color=INK, marker="o", linestyle="", markerfacecolor=PAPER if faces[s.state] else INK,
+            label=s.state.replace("_", " ") + ("" if same else f" ({plural(len(s.cases), 'case')})"),
+        )
+        for s in shown
+    ]  # fmt: skip
+    _below_rows(axes, study, marks, columns=2 if same else 1)
+    parts = [
+        f"Compile, {s.state.replace('_', ' ')}, {s.on}, median: "
+        + ", ".join(f"{label} {duration(s.medians_ns[label])}" for label in study.series if label in s.medians_ns)
+        for s in shown
     ]
-    _below_rows(axes, study, marks)
-    parts = [f"{s} {duration(own['new_schema'])}" for s, own in compiled.series.items() if "new_schema" in own]
-    return f"Compile of a new schema, {compiled.on}, median: {', '.join(parts)}." if parts else ""
+    return ". ".join(parts) + "."
 
 
-def _below_rows(axes: Axes, study: Study, handles: Sequence[Any]) -> None:
+def _below_rows(axes: Axes, study: Study, handles: Sequence[Any], columns: int = 2) -> None:
     """Room below the last row, the same in every panel of the overview, and a legend in it."""
-    axes.set_ylim(len(study.series) - 0.5 + 0.24 * len(study.series), -0.65)
+    axes.set_ylim(len(study.series) - 0.5 + min(0.25 * len(study.series), 1.1), -0.65)
     if handles:
         axes.legend(
-            handles=handles, loc="lower left", ncols=2, handlelength=1.1, handletextpad=0.4, columnspacing=0.9,
+            handles=handles, loc="lower left", ncols=columns, handlelength=1.1, handletextpad=0.4, columnspacing=0.9,
             borderpad=0.1, fontsize=7.5, labelspacing=0.3,
         )  # fmt: skip
 
@@ -595,4 +623,4 @@ def _overview_coverage(axes: Axes, study: Study) -> str:
             for face, hatch in (style.OUTCOME_MARKS[o],)
         ],
     )
-    return f"Right: {', '.join(f'{r.series} {r.right} of {r.total}' for r in rows)} cases."
+    return f"Right cases: {', '.join(f'{r.series} {r.right} of {r.total}' for r in rows)}."

@@ -12,16 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.report.causes import coverage, faults
-from harness.report.study import Ranking, Study, all_of, compile_states, growth, stage_text, walks
-from harness.report.style import duration, listed, plural, times
+from harness.report.study import NOTABLE, Growth, Ranking, Study, all_of, compile_ratio, growth, stage_text, walks
+from harness.report.style import duration, listed, plural, possessive, times
 from harness.results import conditions_text
 
 if TYPE_CHECKING:
     import pandas as pd
-
-# A ratio below this is not worth a sentence: runs differ by as much from one hour to the next.
-NOTABLE = 1.25
-
 
 # Sentences. Each function returns those that hold, and only those.
 
@@ -33,6 +29,7 @@ def answer(study: Study) -> list[str]:
         *_right(study),
         *_surprising(study),
         *_fastest(study),
+        *_cut_short(study),
         *_tails(study),
         *_compile(study),
         *_positions(study),
@@ -82,7 +79,7 @@ def _right(study: Study) -> list[str]:
             own = [f for f in faults(study) if f.series == row.series]
             directions = listed(list(dict.fromkeys(f.direction for f in own if f.direction)))
             said.append(
-                f"{row.series}'s masks are wrong on {plural(row.counts['wrong'], 'case')}"
+                f"{possessive(row.series)} masks are wrong on {plural(row.counts['wrong'], 'case')}"
                 + (f" ({directions})" if directions else "")
                 + (": those times are kept in the results and ranked nowhere." if study.timed else ".")
             )
@@ -119,15 +116,42 @@ def _fastest(study: Study) -> list[str]:
     conditions = study.headline_of("fill")
     ranking = study.ranking("fill", conditions) if conditions is not None else None
     if ranking is None:
-        return []
+        return _alone(study, conditions)
     values = list(ranking.medians_ns.values())
     said = [_compared(ranking)]
     if values[-1] / values[0] >= NOTABLE:
         slowest = list(ranking.medians_ns)[-1]
         said.append(f"The highest of these ({slowest}) is {times(values[-1] / values[0])} the lowest.")
     if ranking.left_out:
-        said.append(f"Not ranked, because no right fill was timed: {listed(ranking.left_out)}.")
+        said.append(f"Not ranked, for want of right fills: {listed(ranking.left_out)}.")
     return said
+
+
+def _cut_short(study: Study) -> list[str]:
+    frame = study.cut_short if study.timed else None
+    if frame is None or frame.empty:
+        return []
+    counts = frame.groupby(["series", "visit"], sort=False).size().reset_index(name="cases")
+    parts = [
+        f"{row['series']} on {plural(row['cases'], 'case')}" + (f" ({row['visit']} visit)" if row["visit"] else "")
+        for row in counts.to_dict("records")
+    ]
+    return [f"Left out of comparisons of fill, because time ran out before half of the steps: {listed(parts)}."]
+
+
+def _alone(study: Study, conditions: str | None) -> list[str]:
+    """The fill times of the only series that has any."""
+    own = study.timing[(study.timing["stage"] == "fill") & (study.timing["conditions"] == conditions)]
+    if own["series"].nunique() != 1:
+        return []
+    what = stage_text("fill", conditions or "")
+    only = own["series"].iloc[0]
+    return [
+        (
+            f"{what[0].upper() + what[1:]}, median of per-case medians over {plural(len(own), 'right case')} of "
+            f"{only}, the only one timed: {duration(float(own['median_ns'].median()))}."
+        )
+    ]
 
 
 def _tails(study: Study) -> list[str]:
@@ -139,7 +163,7 @@ def _tails(study: Study) -> list[str]:
             middle, tail = w.quantile(0.5), w.quantile(0.99)
             if tail == tail and tail / middle >= 3:
                 parts.append(f"{label} {duration(tail)} ({times(tail / middle)} its median)")
-        if parts and distribution.common:
+        if parts and (distribution.common or len(distribution.series) == 1):
             name = f"a {visit} visit" if visit else "a fill"
             said.append(f"At p99, {name} takes {listed(parts)}.")
     return said
@@ -152,13 +176,12 @@ def _compile(study: Study) -> list[str]:
     if ranking:
         said.append(_compared(ranking))
     cached, not_cached = [], []
-    for label, states in compile_states(study).series.items():
-        if "new_schema" in states and "same_schema" in states:
-            ratio = states["new_schema"] / states["same_schema"]
-            if ratio >= 2:
-                cached.append(f"{label} ({times(ratio)} faster)")
-            elif ratio < NOTABLE:
-                not_cached.append(label)
+    for label in study.series:
+        ratio = compile_ratio(study, label, "new_schema", "same_schema")
+        if ratio is not None and ratio >= 2:
+            cached.append(f"{label} ({times(ratio)} faster)")
+        elif ratio is not None and ratio < NOTABLE:
+            not_cached.append(label)
     if cached:
         said.append(f"The same schema again compiles faster: {listed(cached)}.")
     if not_cached:
@@ -167,16 +190,21 @@ def _compile(study: Study) -> list[str]:
 
 
 def _positions(study: Study) -> list[str]:
-    ratios: dict[str, list[float]] = {}
-    long = [w for w in walks(study) if w.positions >= 64]
-    for walk in long:
-        for label, ratio in growth(study, walk).items():
-            ratios.setdefault(label, []).append(ratio)
-    growing = [f"{label} ({times(float(np.median(r)))})" for label, r in ratios.items() if float(np.median(r)) >= 1.5]
-    if not growing:
+    """Series whose fills rise with position in most of the long documents shown."""
+    found: dict[str, list[Growth]] = {}
+    for walk in walks(study):
+        if walk.positions >= 64:
+            for label, one in growth(study, walk).items():
+                found.setdefault(label, []).append(one)
+    rising = [
+        f"{label} ({times(float(np.median([one.ratio for one in of_series])))})"
+        for label, of_series in found.items()
+        if sum(one.rises for one in of_series) > len(of_series) / 2
+    ]
+    if not rising:
         return []
     return [
-        f"Over the last quarter of the longest documents a fill takes longer than over the first: {listed(growing)}."
+        f"Fills get slower along long documents, from the first to the last quarter of positions: {listed(rising)}."
     ]
 
 
@@ -185,7 +213,7 @@ def _gpu(study: Study) -> list[str]:
         return []
     samples = study.run.samples
     devices = set(samples["device"].dropna().astype(str)) if "device" in samples else set()
-    if any(d.startswith("cuda") for d in devices):
+    if samples.empty or any(d.startswith("cuda") for d in devices):
         return []
     return ["Not run on a GPU: every time here is the CPU's."]
 

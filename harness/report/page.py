@@ -192,7 +192,7 @@ def _percentile_rows(study: Study) -> Iterator[dict[str, Any]]:
             values = [*(weighted.quantile(q) for q in PERCENTILES), weighted.max_ns]
             yield {
                 "visit": visit or "–",
-                "cases": f"{found.cases} common" if found.common else "its own",
+                "cases": f"{len(found.cases)} common" if found.common else "its own",
                 "series": label,
                 "numbers": [*map(duration, values), f"{weighted.samples:,}"],
             }

@@ -7,6 +7,7 @@ median over its processes of each process's median.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,12 +30,20 @@ STAGE_ORDER = ("compile", "first_mask", "fill", "accept", "validate", "rollback"
 _WORST = ("wrong", "crash", "out_of_memory", "timeout", "compile_error", "ok", "unsupported")
 
 
+# A ratio below this is not worth a sentence: runs differ by as much from one hour to the next.
+NOTABLE = 1.25
+
+# A fill timed on less of its steps than this, against the series timed on most, does not stand for its case.
+LEAST_SHARE = 0.5
+
+
 @dataclass(frozen=True)
 class Ranking:
     """Backends side by side on the cases on which all of them are right.
 
     stage, conditions: what was timed. cases: the common set. medians_ns: per series, the median over the common cases
-    of per-case medians, ascending. quartiles_ns: of the same. left_out: series with no right cell for this stage.
+    of per-case medians, ascending. quartiles_ns: of the same. left_out: series that
+    have no time for the stage that stands for a case: no right cell, or all of them cut short.
     """
 
     stage: str
@@ -159,6 +168,7 @@ class Study:
         frame = self._labelled(self.run.measurements)
         right = self.records[(self.records["outcome"] == "ok") & (self.records["case_outcome"] != "wrong")]
         frame = frame[_among(frame, right, "cell", "stage") & (frame["samples"] > 0)]
+        frame = frame[~_among(_visits(frame), self.cut_short, "series", "case", "stage", "visit")]
         axes = [name for name in frame.columns if name in LABELS or name not in self.run.cells.columns]
         axes = [name for name in axes if name not in ("series", "case")]
         keys = ["series", "case", "tier", "vocabulary", "stage", "conditions"]
@@ -168,6 +178,19 @@ class Study:
         first = grouped[axes].first()
         value = grouped["median_ns"].agg(["median", "size"]).set_axis(["median_ns", "processes"], axis=1)
         return first.join(value).reset_index()
+
+    @cached_property
+    def cut_short(self) -> pd.DataFrame:
+        """Fills whose time ran out before half of the steps that another series was timed on, in the same case and
+        visit: what is known of them is the beginning of a document, and does not stand for the case. Columns
+        ``series``, ``case``, ``stage``, ``visit``, ``share`` (of the steps)."""
+        samples = self.run.samples
+        fills = samples[(samples["stage"] == "fill") & (samples["outcome"] == "ok") & samples["position"].notna()]
+        steps = _visits(fills).assign(series=self.series_of(fills), case=self.case_of(fills))
+        steps = steps.drop_duplicates(["series", "case", "visit", "document", "position"])
+        count = steps.groupby(["series", "case", "visit"], sort=False).size().reset_index(name="step")
+        share = count["step"] / count.groupby(["case", "visit"])["step"].transform("max")
+        return count.assign(stage="fill", share=share)[share < LEAST_SHARE]
 
     def conditions_of(self, stage: str) -> tuple[str, ...]:
         """The sets of conditions under which a stage was timed rightly, as recorded first."""
@@ -207,7 +230,7 @@ class Study:
         frame = samples[(samples["stage"] == "fill") & (samples["outcome"] == "ok")]
         frame = frame.assign(series=self.series_of(frame), case=self.case_of(frame))
         right = self.timing[self.timing["stage"] == "fill"]
-        return frame[_among(frame, right, "series", "case")]
+        return frame[_among(_visits(frame), _visits(right), "series", "case", "visit")]
 
     def distribution(self, visit: str | None) -> Distribution:
         """Fill times of a visit (None: those recorded without one), on the common set where there is one."""
@@ -224,7 +247,7 @@ class Study:
                 continue
             share = own.groupby("case")["time_ns"].transform("size")
             series[label] = Weighted.of(own["time_ns"].to_numpy(dtype=float), 1.0 / share.to_numpy(dtype=float))
-        return Distribution(visit, ranking is not None, int(chosen["case"].nunique()), series)
+        return Distribution(visit, ranking is not None, tuple(dict.fromkeys(chosen["case"])), series)
 
     @cached_property
     def visits(self) -> tuple[str | None, ...]:
@@ -235,12 +258,12 @@ class Study:
 
 @dataclass(frozen=True)
 class Distribution:
-    """Fill times of one kind of visit, per series. common: over the common set of ``cases`` cases; else each series
-    over its own right cases, which are not comparable."""
+    """Fill times of one kind of visit, per series. common: over ``cases``, the common set; else each series over its
+    own right cases among them, which are not comparable."""
 
     visit: str | None
     common: bool
-    cases: int
+    cases: tuple[str, ...]
     series: Mapping[str, Weighted]
 
     @property
@@ -249,7 +272,7 @@ class Distribution:
 
     @property
     def on(self) -> str:
-        return _on(self.common, self.cases)
+        return _on(self.common or len(self.series) == 1, self.common, len(self.cases))
 
 
 def _among(frame: pd.DataFrame, others: pd.DataFrame, *keys: str) -> pd.Series[bool]:
@@ -259,6 +282,12 @@ def _among(frame: pd.DataFrame, others: pd.DataFrame, *keys: str) -> pd.Series[b
     allowed = set(zip(*(others[key] for key in keys), strict=True))
     found = [key in allowed for key in zip(*(frame[key] for key in keys), strict=True)]
     return pd.Series(found, index=frame.index, dtype=bool)
+
+
+def _visits(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with ``visit`` as text, empty where there is none."""
+    visit = frame["visit"].astype(object)
+    return frame.assign(visit=visit.where(visit.notna(), ""))
 
 
 def _position(stage: str) -> int:
@@ -305,56 +334,89 @@ def walks(study: Study, most: int = 4, least_positions: int = 16) -> list[Walk]:
     ]
 
 
-def growth(study: Study, walk: Walk) -> dict[str, float]:
-    """Per series that was timed to the end of a walk: median fill time in the last quarter of positions over that in
-    the first, on later visits where there are any."""
+@dataclass(frozen=True)
+class Growth:
+    """Fill against position, of a series that was timed to the end of a walk. ratio: median in the last quarter of
+    positions over that in the first. correlation: Spearman's, of position and median time: a document whose end merely
+    differs from its beginning has a ratio, but no correlation."""
+
+    ratio: float
+    correlation: float
+
+    @property
+    def rises(self) -> bool:
+        return self.ratio >= NOTABLE and self.correlation >= 0.5
+
+
+def growth(study: Study, walk: Walk) -> dict[str, Growth]:
+    """Per series that was timed to the end of a walk; on later visits where there are any."""
     found = {}
     for label in study.series:
         own = walk.samples[walk.samples["series"] == label]
         later = own[own["visit"] == "later"]
         own = later if len(later) else own
-        first = own[own["position"] < walk.positions / 4]["time_ns"].median()
-        last = own[own["position"] >= walk.positions * 3 / 4]["time_ns"].median()
-        if first == first and last == last and first > 0:
-            found[label] = float(last / first)
+        first = float(own.loc[own["position"] < walk.positions / 4, "time_ns"].median())
+        last = float(own.loc[own["position"] >= walk.positions * 3 / 4, "time_ns"].median())
+        if not first > 0 or math.isnan(last):
+            continue
+        times = own.groupby("position")["time_ns"].median().reset_index().astype(float)
+        ranks = times.rank()
+        correlation = ranks["position"].corr(ranks["time_ns"]) if times["time_ns"].nunique() > 1 else 0.0
+        found[label] = Growth(last / first, float(correlation))
     return found
 
 
 @dataclass(frozen=True)
-class CompileStates:
-    """Compile in each cache state. common: over the ``cases`` cases timed in every state for every series that was
-    timed at all; else each series over its own, which do not compare. series: per series, state → median of per-case
-    medians, ns."""
+class CompileState:
+    """Compile in one cache state. common: over ``cases``, those timed in this state for every series that has it; else
+    each series over its own among them, which do not compare. medians_ns: per series, median of per-case medians."""
 
+    state: str
     common: bool
-    cases: int
-    series: Mapping[str, Mapping[str, float]]
+    cases: tuple[str, ...]
+    medians_ns: Mapping[str, float]
 
     @property
     def on(self) -> str:
-        return _on(self.common, self.cases)
+        return _on(self.common or len(self.medians_ns) == 1, self.common, len(self.cases))
 
 
-def compile_states(study: Study) -> CompileStates:
+def compile_states(study: Study) -> dict[str, CompileState]:
+    """By cache state, those that were timed. Not every case need be timed in every state, so two states compare within
+    a case alone: see ``compile_ratio``."""
     timing = study.timing
     own = timing[(timing["stage"] == "compile") & timing["cache"].notna()]
-    tables = {}
-    for label in study.series:
-        table = own[own["series"] == label].pivot_table(
-            index="case", columns="cache", values="median_ns", observed=True, aggfunc="median"
-        )
-        if len(table.dropna()):
-            tables[label] = table.dropna()
-    shared = set.intersection(*(set(t.index) for t in tables.values())) if tables else set()
-    if shared:
-        tables = {label: t[t.index.isin(shared)] for label, t in tables.items()}
-    medians = {label: {str(c): float(t[c].median()) for c in t} for label, t in tables.items()}
-    cases = {case for t in tables.values() for case in t.index}
-    return CompileStates(bool(shared), len(cases), medians)
+    found = {}
+    for state in dict.fromkeys(own["cache"]):
+        conditions = conditions_text({"cache": state})
+        ranking = study.ranking("compile", conditions)
+        if ranking:
+            found[state] = CompileState(state, True, ranking.cases, ranking.medians_ns)
+        else:
+            rows = own[own["cache"] == state]
+            medians = {str(s): float(m) for s, m in rows.groupby("series", sort=False)["median_ns"].median().items()}
+            found[state] = CompileState(state, False, tuple(dict.fromkeys(rows["case"])), medians)
+    return found
 
 
-def _on(common: bool, cases: int) -> str:
-    return plural(cases, "common case") if common else f"no common case ({plural(cases, 'case')} in all)"
+def compile_ratio(study: Study, series: str, state: str, to: str) -> float | None:
+    """How long a compile in ``state`` takes over one in ``to``: median over a series' cases, timed in both, of the
+    ratio of their medians; None where there is no such case."""
+    timing = study.timing
+    own = timing[(timing["stage"] == "compile") & (timing["series"] == series)]
+    by_state = {
+        name: dict(zip(rows["case"], rows["median_ns"], strict=True))
+        for name in (state, to)
+        for rows in (own[own["cache"] == name],)
+    }
+    ratios = [by_state[state][case] / by_state[to][case] for case in by_state[state].keys() & by_state[to].keys()]
+    return float(np.median(ratios)) if ratios else None
+
+
+def _on(comparable: bool, common: bool, cases: int) -> str:
+    if not comparable:
+        return f"no common case ({plural(cases, 'case')} in all)"
+    return plural(cases, "common case" if common else "case")
 
 
 def all_of(study: Study, field: str) -> dict[str, Any]:

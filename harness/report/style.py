@@ -24,9 +24,10 @@ INK, FAINT, PAPER = "#1c1d1f", "#d4d6d9", "#fdfdfe"
 ON_COLOUR, ON_GREY = "#ffffff", "#111213"  # text on a bar, which keeps its colour in every theme
 _THEME = {INK: "var(--ink)", FAINT: "var(--faint)", PAPER: "var(--paper)"}
 
-# https://jfly.uni-koeln.de/color/ (Okabe & Ito 2008); yellow is left out: it cannot be read on white.
+# https://jfly.uni-koeln.de/color/ (Okabe & Ito 2008); yellow is left out, for it cannot be read on white. The last two
+# are for others: a grey, and the wine red of Paul Tol's muted scheme (https://personal.sron.nl/~pault/).
 BLUE, VERMILION, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
-ORANGE, SKY, GREY = "#e69f00", "#56b4e9", "#8a8a8a"
+ORANGE, SKY, GREY, WINE = "#e69f00", "#56b4e9", "#8a8a8a", "#882255"
 
 _KNOWN: Mapping[str, tuple[str, str]] = {
     "xgrammar": (BLUE, "o"),
@@ -35,7 +36,7 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
     "lm-format-enforcer": (PURPLE, "D"),
     "naive": (GREY, "X"),
 }
-_OTHERS = ((ORANGE, "v"), (SKY, "P"), (GREY, "*"), (ORANGE, "<"), (SKY, ">"), (GREY, "h"))
+_OTHERS = ((ORANGE, "v"), (SKY, "P"), (WINE, "p"), (ORANGE, "<"), (SKY, ">"), (WINE, "h"))
 _DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.2, 1, 1.2)))
 
 OUTCOME_MARKS: Mapping[str, tuple[str, str]] = dict(
@@ -132,6 +133,11 @@ def plural(count: int, noun: str, nouns: str = "") -> str:
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 
+def possessive(name: str) -> str:
+    """``xgrammar's``, ``outlines'``."""
+    return name + ("'" if name.endswith("s") else "'s")
+
+
 def listed(words: Sequence[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else ""
@@ -172,6 +178,7 @@ def context() -> Any:
             "grid.linewidth": 0.7,
             "lines.linewidth": 1.6,
             "lines.markersize": 5.0,
+            "lines.markeredgewidth": 0.7,
             "hatch.color": PAPER,
             "hatch.linewidth": 0.8,
             "svg.fonttype": "path",

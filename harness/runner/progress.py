@@ -73,7 +73,8 @@ class Progress:
         self._cell: Cell | None = None
         self._cell_started = 0.0
         self._stage = ""
-        self._of_cell: dict[str, str] = {}
+        self._of_cell: dict[str, dict[str, str]] = defaultdict(dict)  # outcomes by stage, by cell under way
+        self._said_of: dict[str, set[str]] = defaultdict(set)
         self._outcomes: Counter[str] = Counter()
 
     def __enter__(self) -> Progress:
@@ -94,7 +95,7 @@ class Progress:
                 if self._done:
                     self._say(f"{self._done} of {self._cells} cells are recorded already")
             case CellStarted():
-                self._cell, self._cell_started, self._stage, self._of_cell = event.cell, self._clock(), "starting", {}
+                self._cell, self._cell_started, self._stage = event.cell, self._clock(), "starting"
             case StageStarted():
                 self._stage = event.stage
             case StageRecorded():
@@ -105,6 +106,8 @@ class Progress:
                 self._left.finished(event.cell, event.elapsed_s)
                 if not self._live:
                     self._say(self._line(event))
+                self._of_cell.pop(event.cell.id, None)
+                self._said_of.pop(event.cell.id, None)
             case Tick() | RunFinished():
                 pass
         self._draw(at_once=isinstance(event, Tick | RunFinished))
@@ -112,13 +115,19 @@ class Progress:
     def _recorded(self, record: Mapping[str, Any]) -> None:
         outcome = record["outcome"]
         self._outcomes[outcome] += 1
-        self._of_cell[record["stage"]] = outcome
-        if not record.get("as_expected", outcome in ("ok", "unsupported")):
-            self._say(f"{record['cell']}, {record['stage']}: {outcome}: {record['reason']}")
+        cell = record["cell"]
+        self._of_cell[cell][record["stage"]] = outcome
+        complaint = f"{outcome}: {record['reason']}"
+        # One cause mostly ends or spoils every stage of a cell: it is told once, for the stage that met it.
+        fresh = not record.get("not_reached") and complaint not in self._said_of[cell]
+        if fresh and not record.get("as_expected", outcome in ("ok", "unsupported")):
+            self._said_of[cell].add(complaint)
+            self._say(f"{cell}, {record['stage']}: {complaint}")
 
     def _line(self, event: CellFinished) -> str:
-        kinds = set(self._of_cell.values())
-        said = kinds.pop() if len(kinds) == 1 else ", ".join(f"{s} {o}" for s, o in self._of_cell.items())
+        outcomes = self._of_cell[event.cell.id]
+        kinds = set(outcomes.values())
+        said = kinds.pop() if len(kinds) == 1 else ", ".join(f"{s} {o}" for s, o in outcomes.items())
         return f"[{self._done}/{self._cells}] {event.cell.id}: {said}; {event.elapsed_s:.1f} s{self._left_said()}"
 
     def _left_said(self) -> str:

@@ -94,8 +94,8 @@ def encode(message: Message) -> bytes:
 def decode(line: bytes) -> Message:
     """A worker's line; ProtocolError where it is not one."""
     try:
-        data = json.loads(line)
-    except ValueError as error:
+        data = json.loads(line, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:  # brackets enough make json run out of stack
         raise ProtocolError(f"not a JSON line: {excerpt(line)}") from error
     if not isinstance(data, dict):
         raise ProtocolError(f"not a message: {excerpt(line)}")
@@ -109,6 +109,10 @@ def decode(line: bytes) -> Message:
     if isinstance(message, Recorded):
         _check(message.record, line)
     return message
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _check(record: object, line: bytes) -> None:

@@ -124,6 +124,9 @@ MANY = schema({"type": "array", "items": {"type": "integer"}})
         (INTEGER, "1e3", True),  # integer_spelling: value, as far as it goes
         (INTEGER, "10", True),
         (STRING, r'"\n\/\b\"\u00e9"', True),  # escapes: any
+        (schema({"enum": ["a/"]}), '"a/"', True),  # literal_escapes: minimal
+        (schema({"enum": ["a/"]}), r'"a\/"', False),
+        (schema({"enum": ["a/"]}), r'"\u0061/"', False),
         (STRING, r'"\ud800"', True),  # lone_surrogates
         (STRING, '"é中😀"', True),
         (schema({"type": "string", "pattern": "b+"}), '"bb"', True),  # pattern: full
@@ -370,6 +373,7 @@ TWO_OPTIONAL = schema({"type": "object", "properties": {"a": {"type": "null"}, "
         pytest.param(INTEGER, "1e-3", False, marks=faulty("allows a negative exponent in an integer")),
         pytest.param(INTEGER, "7.0", True, marks=faulty("allows no fraction in an integer")),
         pytest.param(STRING, '"\x01"', False, marks=faulty("allows control characters in strings")),
+        pytest.param(schema({"enum": ["a\nb"]}), r'"a\nb"', True, marks=faulty("writes enum strings as they are")),
         pytest.param(schema({"const": 5}), "5", True, marks=faulty("gives up on a const that is no string")),
         pytest.param(
             schema({"type": "string", "minLength": 1}), '"é"', True, marks=faulty("begins minLength strings in ASCII")

@@ -81,8 +81,8 @@ STRING = schema({"type": "string"})
         (PAIR, ' {"b":1,"a":"x"}', False),  # outer_whitespace
         (PAIR, '{"b":1,"a":"x"} ', False),
         (PAIR, '{"a":"x","b":1}', False),  # key_order: declared
-        (PAIR, '{"b":1,"a":"x","a":"y"}', False),  # duplicate_keys: forbidden
-        (ANY_KEY, '{"z":1,"a":2}', True),
+        (PAIR, '{"b":1,"a":"x","a":"y"}', False),
+        (ANY_KEY, '{"z":1,"a":2,"z":3}', True),  # duplicate_keys: any
         (OPTIONAL, '{"b":null}', False),  # additional_properties
         (TUPLE, "[null,null]", True),  # additional_items
         (TUPLE, "[null,null,null]", False),
@@ -92,6 +92,8 @@ STRING = schema({"type": "string"})
         (INTEGER, "[7.0]", False),
         (INTEGER, "[1e3]", False),
         (STRING, r'"\n\/\b\""', True),  # escapes: any
+        (schema({"enum": ["a\nb/"]}), r'"a\nb/"', True),  # literal_escapes: minimal
+        (schema({"enum": ["a\nb/"]}), r'"a\nb\/"', False),
         (STRING, r'"\ud800"', False),  # lone_surrogates
         (STRING, '"é中😀"', True),
         (schema({"type": "string", "pattern": "b+"}), '"bb"', True),  # pattern: full

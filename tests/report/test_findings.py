@@ -34,6 +34,12 @@ def test_backends_are_compared_with_their_numbers_and_the_size_of_the_common_set
     assert "The highest of these (llguidance) is 4.0 times the lowest." in text
 
 
+def test_the_only_backend_timed_is_not_compared_and_its_time_is_said(tmp_path: Path) -> None:
+    text = said(study(tmp_path, line("xgrammar", "flat/a", "fill", OK, later(1_000.0))))
+    assert "over 1 right case of xgrammar, the only one timed: 1.00 µs." in text
+    assert "The highest of these" not in text
+
+
 def test_a_small_difference_gets_no_sentence_of_its_own(tmp_path: Path) -> None:
     text = two(tmp_path, ns=1_100.0)
     assert "llguidance 1.10 µs" in text
@@ -45,7 +51,8 @@ def test_a_small_difference_gets_no_sentence_of_its_own(tmp_path: Path) -> None:
 )
 def test_the_comparison_is_gone_where_there_is_no_common_right_case(tmp_path: Path, change: dict[str, Any]) -> None:
     text = two(tmp_path, **change)
-    assert "µs" not in text
+    assert "all of them are right:" not in text
+    assert "llguidance 4.00 µs" not in text
     assert "The highest" not in text
 
 
@@ -80,7 +87,16 @@ def test_growth_with_position_is_said_where_it_is_seen(tmp_path: Path, slope: fl
     steps = list(range(100))
     walk = timed([1.0 + slope * p for p in steps], {"visit": "later"}, position=steps, document=["valid/0"] * 100)
     text = said(study(tmp_path, line("xgrammar", "flat/a", "fill", OK, walk)))
-    assert ("takes longer than over the first: xgrammar" in text) is there
+    assert ("from the first to the last quarter of positions: xgrammar (3.3 times)" in text) is there
+
+
+def test_a_fill_that_was_cut_short_is_said_to_be_left_out(tmp_path: Path) -> None:
+    def walk(backend: str, steps: int) -> dict[str, Any]:
+        return line(backend, "flat/a", "fill", OK, timed([1.0] * steps, {"visit": "first"}, position=range(steps)))
+
+    text = said(study(tmp_path / "cut", walk("xgrammar", 100), walk("outlines", 3)))
+    assert "time ran out before half of the steps: outlines on 1 case (first visit)." in text
+    assert "time ran out" not in said(study(tmp_path / "whole", walk("xgrammar", 100), walk("outlines", 100)))
 
 
 def test_tails_are_said_where_p99_is_known_and_far_from_the_median(tmp_path: Path) -> None:

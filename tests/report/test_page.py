@@ -15,6 +15,7 @@ import pytest
 
 from harness.cell import Outcome
 from harness.errors import MasktaxError
+from harness.profile import Profile
 from harness.report import build
 from harness.report.figures import draw
 from harness.report.study import Study
@@ -212,6 +213,11 @@ SHAPES: dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[str], list[st
         list(records(**ONE))[:2], {"finished_at": None, "stages_planned": 240}, ["is in progress, or was killed"], [],
     ),
     "nothing yet": ([], {"finished_at": None}, ["Nothing is recorded yet"], ["µs", "Coverage"]),
+    "declared profiles": (
+        [line("xgrammar", "flat/a", "accept", OK), line("llguidance", "flat/a", "accept", OK)],
+        {"profiles": {"xgrammar": {"default": Profile(whitespace="compact").to_json()}}},
+        ["xgrammar default whitespace: compact", "llguidance default not recorded"], [],
+    ),
     "little known": (
         [line("xgrammar", "flat/a", "fill", OK, later(1_000.0))],
         dict.fromkeys(("machine", "sessions", "environments", "git", "vocabularies", "scenarios", "command", "seed")),

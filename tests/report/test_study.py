@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.cell import Outcome
-from harness.report.study import compile_states, growth, walks, worst
+from harness.report.study import Growth, compile_ratio, compile_states, growth, walks, worst
 from report.exact import OK, later, line, study, timed
 from report.synthetic import difference
 
@@ -98,6 +99,29 @@ def test_environments_and_profiles_make_series_only_where_there_are_several(tmp_
     assert study(tmp_path / "three", one, compact).series == ("xgrammar / compact", "xgrammar / default")
 
 
+def test_a_fill_that_was_cut_short_does_not_stand_for_its_case(tmp_path: Path) -> None:
+    # Cheap first steps: with three of them alone, outlines would come out ahead of a walk to the end.
+    def walk(backend: str, constraint: str, steps: int) -> dict[str, Any]:
+        times = [1.0 if p < 5 else 100.0 for p in range(steps)]
+        first = timed(times, {"visit": "first"}, position=range(steps), document=["valid/0"] * steps)
+        return line(backend, constraint, "fill", OK, first)
+
+    made = study(
+        tmp_path,
+        walk("xgrammar", "flat/a", 100),
+        walk("outlines", "flat/a", 3),
+        walk("xgrammar", "flat/b", 10),
+        walk("outlines", "flat/b", 6),
+    )
+    assert made.cut_short[["series", "case", "visit", "share"]].to_numpy().tolist() == [
+        ["outlines", "flat/a", "first", 0.03]
+    ]
+    found = made.ranking("fill", "visit=first")
+    assert found is not None
+    assert found.cases == ("flat/b",)
+    assert set(made.fills.loc[made.fills["series"] == "outlines", "case"]) == {"flat/b"}
+
+
 def test_a_distribution_weighs_every_case_the_same(tmp_path: Path) -> None:
     made = study(
         tmp_path,
@@ -125,14 +149,30 @@ def test_a_case_has_the_outcome_that_matters_most(outcomes: list[str], expected:
     assert worst(outcomes) == expected
 
 
-def test_growth_is_the_last_quarter_over_the_first(tmp_path: Path) -> None:
-    steps = list(range(100))
-    times = [1.0 if p < 25 else 7.0 if p < 75 else 3.0 for p in steps]
-    rising = timed(times, {"visit": "later"}, position=steps, document=["valid/0"] * 100)
-    made = study(tmp_path, line("xgrammar", "flat/a", "fill", OK, rising))
+def along(tmp_path: Path, times: list[float]) -> Growth:
+    steps = list(range(len(times)))
+    one = timed(times, {"visit": "later"}, position=steps, document=["valid/0"] * len(steps))
+    made = study(tmp_path, line("xgrammar", "flat/a", "fill", OK, one))
     (walk,) = walks(made)
-    assert (walk.case, walk.document, walk.positions) == ("flat/a", "valid/0", 100)
-    assert growth(made, walk) == {"xgrammar": 3.0}
+    assert (walk.case, walk.document, walk.positions) == ("flat/a", "valid/0", len(times))
+    return growth(made, walk)["xgrammar"]
+
+
+def test_growth_is_the_last_quarter_over_the_first(tmp_path: Path) -> None:
+    found = along(tmp_path, [1.0 if p < 25 else 2.0 if p < 75 else 3.0 for p in range(100)])
+    assert (found.ratio, found.rises) == (3.0, True)
+    assert found.correlation > 0.9
+
+
+def test_a_document_whose_end_differs_does_not_rise(tmp_path: Path) -> None:
+    # Dear and cheap steps in turn; the last quarter just holds more of the dear ones.
+    found = along(tmp_path, [9.0 if p % 5 in ((0, 1, 2) if p >= 75 else (0, 1)) else 1.0 for p in range(100)])
+    assert (found.ratio, found.rises) == (9.0, False)
+
+
+def test_times_that_are_all_the_same_do_not_rise(tmp_path: Path) -> None:
+    found = along(tmp_path, [5.0] * 100)
+    assert (found.ratio, found.correlation, found.rises) == (1.0, 0.0, False)
 
 
 def test_a_series_that_never_came_to_the_end_of_a_walk_has_no_growth(tmp_path: Path) -> None:
@@ -140,27 +180,40 @@ def test_a_series_that_never_came_to_the_end_of_a_walk_has_no_growth(tmp_path: P
     whole = timed([1.0] * 100, {"visit": "later"}, position=steps, document=["valid/0"] * 100)
     part = timed([1.0] * 30, {"visit": "later"}, position=steps[:30], document=["valid/0"] * 30)
     made = study(tmp_path, line("xgrammar", "flat/a", "fill", OK, whole), line("outlines", "flat/a", "fill", OK, part))
-    assert growth(made, walks(made)[0]) == {"xgrammar": 1.0}
+    assert set(growth(made, walks(made)[0])) == {"xgrammar"}
 
 
-def test_compile_states_are_of_cases_timed_in_every_state(tmp_path: Path) -> None:
-    def states(backend: str, constraint: str, **ns: float) -> dict[str, object]:
-        return line(backend, constraint, "compile", OK, *(timed([t], {"cache": c}) for c, t in ns.items()))
+def compiled(backend: str, constraint: str, **ns: float) -> dict[str, Any]:
+    return line(backend, constraint, "compile", OK, *(timed([t], {"cache": c}) for c, t in ns.items()))
 
+
+def test_each_compile_state_has_a_common_set_of_its_own(tmp_path: Path) -> None:
     found = compile_states(
         study(
             tmp_path,
-            states("xgrammar", "flat/a", new_schema=10.0, same_schema=1.0),
-            states("xgrammar", "flat/b", new_schema=30.0, same_schema=3.0),
-            states("xgrammar", "flat/c", new_schema=1e9),
-            states("llguidance", "flat/a", new_schema=5.0, same_schema=5.0),
-            states("llguidance", "flat/b", new_schema=7.0, same_schema=7.0),
-            states("llguidance", "flat/c", new_schema=9.0, same_schema=9.0),
+            compiled("xgrammar", "flat/a", new_schema=10.0, process_cold=100.0),
+            compiled("xgrammar", "flat/b", new_schema=30.0),
+            compiled("xgrammar", "flat/c", new_schema=1e9),
+            compiled("llguidance", "flat/a", new_schema=5.0, process_cold=500.0),
+            compiled("llguidance", "flat/b", new_schema=7.0),
         )
     )
-    assert (found.common, found.cases) == (True, 2)
-    assert found.series["xgrammar"] == {"new_schema": 20.0, "same_schema": 2.0}
-    assert found.series["llguidance"] == {"new_schema": 6.0, "same_schema": 6.0}
+    assert (found["new_schema"].on, found["process_cold"].on) == ("2 common cases", "1 common case")
+    assert found["new_schema"].medians_ns == {"llguidance": 6.0, "xgrammar": 20.0}
+    assert found["process_cold"].medians_ns == {"xgrammar": 100.0, "llguidance": 500.0}
+
+
+def test_compile_states_compare_within_a_case(tmp_path: Path) -> None:
+    # Medians over all cases would give 1000 / 20.
+    made = study(
+        tmp_path,
+        compiled("xgrammar", "flat/a", new_schema=10.0, same_schema=1.0),
+        compiled("xgrammar", "flat/b", new_schema=1_000.0, same_schema=20.0),
+        compiled("xgrammar", "flat/c", new_schema=9_000.0, same_schema=100.0),
+        compiled("xgrammar", "flat/d", new_schema=9_000.0),
+    )
+    assert compile_ratio(made, "xgrammar", "new_schema", "same_schema") == 50.0
+    assert compile_ratio(made, "xgrammar", "process_cold", "new_schema") is None
 
 
 def test_an_untimed_run_has_no_times_even_where_bodies_ran_once(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ def test_a_duration_has_three_digits_and_a_unit(ns: float, text: str) -> None:
 def test_words() -> None:
     assert [style.plural(n, "cell") for n in (0, 1, 1_200)] == ["0 cells", "1 cell", "1,200 cells"]
     assert style.plural(2, "process", "processes") == "2 processes"
+    assert [style.possessive(n) for n in ("outlines", "naive")] == ["outlines'", "naive's"]
     assert [style.listed(w) for w in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
     assert [style.times(r) for r in (1.26, 9.99, 58.4, 1_234.0)] == [
         "1.3 times",

@@ -28,6 +28,7 @@ def fakes_can_be_imported() -> Iterator[None]:
     """By workers, wherever they are started."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+        patch.delenv("PYTHONUNBUFFERED", raising=False)  # it would hide what a worker forgets to flush
         yield
 
 

@@ -33,7 +33,7 @@ TIME_LIMIT_S, MEMORY_LIMIT_BYTES = 3.0, 400 << 20
 @pytest.fixture(scope="module")
 def cells(make_cell: MakeCell, vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory) -> list[Cell]:
     """Every kind of fault once, right cells between them."""
-    once = tmp_path_factory.mktemp("flags") / "flood"
+    flags = tmp_path_factory.mktemp("flags")
     limits = {"Hang": {"time_limit_s": TIME_LIMIT_S}, "Runaway": {"memory_limit_bytes": MEMORY_LIMIT_BYTES}}
     made = []
     for fake in FAULTY:
@@ -50,8 +50,8 @@ def cells(make_cell: MakeCell, vocabulary: Vocabulary, tmp_path_factory: pytest.
         make_cell("RefusesToCompile"),
         make_cell("Flips", id="too strict", token=vocabulary.tokens.index(b"y")),
         make_cell("Flips", id="too loose", token=vocabulary.tokens.index(b"q")),
-        make_cell("Garbage"),
-        make_cell("Flood", flag=str(once)),
+        make_cell("Garbage", flag=str(flags / "garbage")),  # once: little enough to stay in C's buffer
+        make_cell("Flood", flag=str(flags / "flood")),
         make_cell("LeavesChild", stages=("compile",)),
         make_cell("Good", id="odd", stages=("compile", "digest")),
         make_cell("Good", id="last"),

@@ -159,3 +159,21 @@ def test_resuming_on_another_machine_or_with_other_packages(
     with pytest.raises(MasktaxError) as caught:
         run([cell], store, environments, resume=True)
     assert said in str(caught.value)
+
+
+def test_timed_cells_never_run_side_by_side(store: RunStore, make_cell: MakeCell, environments: Environments) -> None:
+    with pytest.raises(MasktaxError, match="one at a time"):
+        run([make_cell("Good")], store, environments, jobs=2)
+
+
+def test_untimed_cells_side_by_side_are_recorded_like_cells_one_by_one(
+    tmp_path: Path, make_cell: MakeCell, environments: Environments
+) -> None:
+    cells = [make_cell(name) for name in ("Good", "Exits", "Refuses")]
+    recorded = []
+    for jobs in (1, 3):
+        with RunStore.create(tmp_path / f"jobs{jobs}", {}) as each:
+            run(cells, each, environments, timed=False, jobs=jobs)
+            recorded.append(sorted((r["cell"], r["stage"], r["outcome"]) for r in each.records()))
+    assert recorded[0] == recorded[1]
+    assert len(recorded[0]) == 12

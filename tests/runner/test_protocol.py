@@ -49,6 +49,8 @@ def test_a_record_that_json_cannot_hold_is_not_sent(record: dict[str, Any]) -> N
         (b"hello\n", "not a JSON line: 'hello'"),
         (b'{"event":"stage","stage":"fi', "not a JSON line"),
         (b"\xff\xfe\n", "not a JSON line"),
+        (b"[" * 100_000 + b"\n", "not a JSON line"),
+        (b'{"event":"stage","stage":NaN}\n', "not a JSON line"),
         (b"[1]\n", "not a message"),
         (b'{"event":"cheer"}\n', "no known event"),
         (b'{"stage":"fill"}\n', "no known event"),
