@@ -135,7 +135,7 @@ def walks(constraint: Constraint, profile: Profile, vocabulary: Vocabulary, *, s
 @pytest.mark.parametrize("schema", SCHEMAS, ids=json.dumps)
 def test_fast_rows_are_the_definition_s_over_a_large_vocabulary(schema: Any) -> None:
     vocabulary = loaders.load("deepseek")
-    walks(Constraint("json_schema", json.dumps(schema)), Profile(), vocabulary, seeds=1, free=6)
+    walks(Constraint("json_schema", json.dumps(schema)), Reference.profiles["default"], vocabulary, seeds=1, free=6)
 
 
 # The canonical policy, held against llguidance on languages that both know exactly.
