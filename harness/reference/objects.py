@@ -350,9 +350,11 @@ class Objects:
 
     def _can_finish(self, at: ObjectAt) -> bool:
         shape, life = at.shape, self._life
-        for name in at.missing:
-            if not self._usable(at, name) or not life.alive(shape.every.at(name)):
-                return False
+        # Without an order a key that can come stays so until it does: then it is enough to ask before the first.
+        if self._order != "any" or len(at.missing) == len(shape.required):
+            for name in at.missing:
+                if not self._usable(at, name) or not life.alive(shape.every.at(name)):
+                    return False
         for name in at.bad:
             if not self._usable(at, name) or not life.alive(shape.every.at(name)):
                 return False
