@@ -237,6 +237,9 @@ def test_formats_bind_by_profile() -> None:
     assert not accepts({"format": "date"}, '"2023-02-29"', asserted)
     with pytest.raises(UnsupportedError, match="regex"):
         accepts({"format": "regex"}, '"a"', asserted)
+    with pytest.raises(UnsupportedError, match="contentMediaType"):
+        accepts({"$schema": D7, "contentMediaType": "application/json"}, '"{}"', asserted)
+    assert accepts({"contentMediaType": "application/json"}, '"{:}"', asserted)
 
 
 def test_the_other_kinds_of_constraint() -> None:
