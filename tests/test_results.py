@@ -14,12 +14,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from report.synthetic import BACKENDS, Case, cell, never_ok, records, write_run
 
 import harness
 from harness.cell import Measurement, Outcome, Record
 from harness.errors import MasktaxError
 from harness.results import LINES_FILE, RUN_FILE, SAMPLES_FILE, RunStore, load
+from tests.report.synthetic import BACKENDS, Case, cell, never_ok, records, write_run
 
 GOLDEN = Path(__file__).parent / "golden"
 SMALL = {"constraints": ["flat/user"], "processes": 1, "positions": 5}
@@ -86,8 +86,8 @@ def test_every_record_is_there_without_the_store_having_been_closed(tmp_path: Pa
 def test_a_killed_writer_loses_nothing_it_had_appended(tmp_path: Path) -> None:
     tests = Path(__file__).parent
     script = (
-        f"import sys, time; sys.path.insert(0, {str(tests)!r})\n"
-        "from report.synthetic import records, write_run\n"
+        f"import sys, time; sys.path.insert(0, {str(tests.parent)!r})\n"
+        "from tests.report.synthetic import records, write_run\n"
         "from harness.results import RunStore\n"
         f"store = RunStore.create({str(tmp_path / 'run')!r}, {{}})\n"
         "for line in records(constraints=['flat/user'], processes=1, positions=5): store.append(line)\n"

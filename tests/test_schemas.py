@@ -17,17 +17,16 @@ from functools import cache
 from typing import Any
 
 import jsonschema_rs
-import lark_grammars
 import pytest
 import regex
-import schema_features
-from schema_features import subschemas
 
 from harness import catalogue, paths
 from harness.catalogue import Entry, Instance, spell
 from harness.constraint import KINDS, Constraint
 from harness.profile import Profile
 from harness.respell import respell
+from tests import lark_grammars, schema_features
+from tests.schema_features import subschemas
 
 ENTRIES = catalogue.load()
 TIERS = {"arrays", "bounds", "choice", "enums", "flat", "grammar", "json_object", "nested", "patterns", "recursive",

@@ -246,7 +246,7 @@ def _tokenizer(library: Any, vocabulary: Vocabulary, slices: list[str] | None) -
     common = {"eos_token": list(vocabulary.eos_ids), "slices": slices}
     if spec is not None and spec.kind == "tokenizers":
         try:
-            native = library.LLTokenizer(_tokenizer_json(spec, vocabulary), n_vocab=vocabulary.size, **common)
+            native = library.LLTokenizer(tokenizer_json(spec, vocabulary), n_vocab=vocabulary.size, **common)
         except (OSError, ValueError):  # gone, or of a kind the library cannot read: the encoder will say which
             native = None
         if native is not None and _spells(native, vocabulary):
@@ -281,7 +281,7 @@ def _spells(native: Any, vocabulary: Vocabulary) -> bool:
     )
 
 
-def _tokenizer_json(spec: EncoderSpec, vocabulary: Vocabulary) -> str:
+def tokenizer_json(spec: EncoderSpec, vocabulary: Vocabulary) -> str:
     """The tokenizer.json, in which added tokens that are ordinary text to us are ordinary tokens too.
 
     The library takes an added token in angle brackets for special, whatever its flag says, and so would never offer

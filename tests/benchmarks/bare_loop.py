@@ -65,12 +65,13 @@ def bare_xgrammar(vocabulary: Vocabulary, schema: str, row: Any) -> Bare:
 
 
 def bare_llguidance(vocabulary: Vocabulary, schema: str, row: Any) -> Bare:
-    from pathlib import Path
-
     import llguidance
 
+    from harness.backends.llguidance import tokenizer_json
+
+    # The same tokens on both sides: the file as it is marks some ordinary tokens special.
     assert vocabulary.encoder is not None
-    tokenizer = llguidance.LLTokenizer(Path(vocabulary.encoder.path).read_text(), n_vocab=vocabulary.size)
+    tokenizer = llguidance.LLTokenizer(tokenizer_json(vocabulary.encoder, vocabulary), n_vocab=vocabulary.size)
     grammar = llguidance.LLMatcher.grammar_from_json_schema(schema)
     address, size = row.ctypes.data, row.nbytes
 
@@ -117,7 +118,7 @@ def bare_lm_format_enforcer(vocabulary: Vocabulary, schema: str, row: Any) -> Ba
 
     texts = [text(t) for t in vocabulary.tokens]
     data = TokenEnforcerTokenizerData(
-        [(i, t, t[0] == " ") for i, t in enumerate(texts) if t],
+        [(i, t, False) for i, t in enumerate(texts) if t],
         lambda tokens: "".join(texts[i] for i in tokens),
         list(vocabulary.eos_ids),
         True,

@@ -9,7 +9,7 @@ from typing import Any
 from harness.cell import Measurement, Outcome, Record
 from harness.report.study import Study
 from harness.results import load
-from report.synthetic import Case, cell, write_run
+from tests.report.synthetic import Case, cell, write_run
 
 OK = Outcome("ok")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from harness.cell import Difference, Outcome
 from harness.report.causes import causes, coverage, faults, surprises
-from report.exact import OK, later, line, study
-from report.synthetic import difference
+from tests.report.exact import OK, later, line, study
+from tests.report.synthetic import difference
 
 
 def test_reasons_that_differ_by_place_number_and_quotation_are_one_cause(tmp_path: Path) -> None:

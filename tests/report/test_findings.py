@@ -10,8 +10,8 @@ import pytest
 from harness.cell import Outcome
 from harness.report.findings import answer, clock_notes, machine_notes
 from harness.report.study import Study
-from report.exact import OK, later, line, study, timed
-from report.synthetic import difference, run_fields
+from tests.report.exact import OK, later, line, study, timed
+from tests.report.synthetic import difference, run_fields
 
 
 def said(of: Study) -> str:

@@ -21,8 +21,8 @@ from harness.report.figures import draw
 from harness.report.study import Study
 from harness.report.style import context
 from harness.results import load
-from report.exact import OK, later, line, study
-from report.synthetic import (
+from tests.report.exact import OK, later, line, study
+from tests.report.synthetic import (
     VOCABULARIES,
     always_ok,
     difference,

@@ -9,8 +9,8 @@ import pytest
 
 from harness.cell import Outcome
 from harness.report.study import Growth, compile_ratio, compile_states, growth, walks, worst
-from report.exact import OK, later, line, study, timed
-from report.synthetic import difference
+from tests.report.exact import OK, later, line, study, timed
+from tests.report.synthetic import difference
 
 WRONG = Outcome("wrong", difference=difference("flat/user"))
 LATER = "visit=later"
