@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,7 +48,11 @@ class Verdict:
 
 
 def verify(cell: Cell, backend: Backend, grammar: Grammar, vocabulary: Vocabulary, profile: Profile) -> Verdict:
-    """Hold a compiled grammar against the cell's documents and the judge. It compiles nothing but the judge's own."""
+    """Hold a compiled grammar against the cell's documents and the judge. It compiles nothing but the judge's own.
+
+    Under the canonical token policy the judge bounds a row instead of saying it bit by bit: what it forbids must be
+    forbidden, and every byte with which it lets the text go on must be the first of some allowed token.
+    """
     judge, judged_by = _judge(cell.constraint, vocabulary, profile)
     check = _Check(cell, backend, grammar, vocabulary, profile, judge, _steps_to_judge(cell))
     difference = next(check.faults(), None)
@@ -62,12 +66,15 @@ def verify(cell: Cell, backend: Backend, grammar: Grammar, vocabulary: Vocabular
 def _judge(constraint: Constraint, vocabulary: Vocabulary, profile: Profile) -> tuple[Matcher | None, str]:
     judge = registry.create(JUDGE)
     try:
-        grammar = judge.compile(constraint, vocabulary, profile)
+        grammar = judge.compile(constraint, vocabulary, replace(profile, tokens="all"))
     except UnsupportedError as error:
         return None, f"{JUDGE} does not cover it: {error.reason}"
     except CompileError as error:
         return None, f"{JUDGE} does not compile it: {error}"
-    return guard.matcher(grammar, vocabulary, judge.capabilities), JUDGE
+    said = (
+        JUDGE if profile.tokens == "all" else f"{JUDGE}, as bounds: which of a text's tokens are offered is not judged"
+    )
+    return guard.matcher(grammar, vocabulary, judge.capabilities), said
 
 
 def _steps_to_judge(cell: Cell) -> dict[str, frozenset[int]]:
@@ -133,6 +140,7 @@ class _Check:
             elif not bitmask.test(self._row, document.tokens[step]):
                 yield self._fault(document, step, document.tokens[step], "too strict", "trace",
                                   "the next token of a valid document is forbidden by the mask")  # fmt: skip
+            yield from self._specials(document, step, matcher)
             yield from self._eos_within(document, step, matcher)
             yield from self._whole_row(document, step)
             if step in refusal_steps:
@@ -193,15 +201,31 @@ class _Check:
         self._judge.fill(expected)
         self.rows_judged += 1
         found = bitmask.diff(self._row, expected, self._vocabulary.size)
-        if not found:
+        too_strict = found.too_strict
+        if too_strict and self._profile.tokens == "canonical":
+            too_strict = self._unreachable(too_strict)
+        wrong = len(found.too_loose) + len(too_strict)
+        if not wrong:
             return
-        wrong = len(found.too_loose) + len(found.too_strict)
         if found.too_loose:
             yield self._fault(document, step, found.too_loose[0], "too loose", JUDGE,
                               f"{wrong} bits of the row are wrong, this one allowed", count=wrong)  # fmt: skip
         else:
-            yield self._fault(document, step, found.too_strict[0], "too strict", JUDGE,
+            yield self._fault(document, step, too_strict[0], "too strict", JUDGE,
                               f"{wrong} bits of the row are wrong, this one forbidden", count=wrong)  # fmt: skip
+
+    def _unreachable(self, forbidden: Sequence[int]) -> tuple[int, ...]:
+        """Of legal tokens that the row forbids, those whose first byte no allowed token has: their text is lost."""
+        allowed = np.flatnonzero(bitmask.unpack(self._row, self._vocabulary.size)).tolist()
+        firsts = {self._vocabulary.tokens[t][:1] for t in allowed if t not in self._eos}
+        return tuple(t for t in forbidden if t in self._eos or self._vocabulary.tokens[t][:1] not in firsts)
+
+    def _specials(self, document: Document, step: int, matcher: Matcher) -> Iterator[Difference]:
+        """A special token is never part of a text; the guard clears its bit, but whoever serves has no guard."""
+        token = matcher.special_in_row
+        if token is not None:
+            yield self._fault(document, step, token, "too loose", "contract",
+                              "the library's own row allows a special token")  # fmt: skip
 
     def _refusal(self, document: Document, step: int, matcher: Matcher) -> Iterator[Difference]:
         """A forbidden token is refused, and the state is as it was."""
@@ -247,6 +271,7 @@ class _Check:
         matcher = self._matcher()
         for step, token in enumerate(document.tokens):
             matcher.fill(self._row)
+            yield from self._specials(document, step, matcher)
             yield from self._eos_within(document, step, matcher)
             allowed = bitmask.test(self._row, token)
             taken = matcher.accept(token)

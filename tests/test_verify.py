@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from harness.backends.protocol import NativeMatcher
 from harness.backends.registry import create
 from harness.bitmask import Row
 from harness.cell import Cell, Difference
+from harness.profile import Profile
 from harness.verify import Verdict, verify
 from tests.fake_backends import Fake
 from tests.making import VOCABULARY, choice_cell
@@ -74,6 +75,45 @@ def test_an_end_of_sequence_that_is_forbidden_at_the_end_is_too_strict(tmp_path:
     fault = fault_of(spoiled(lambda row: bitmask.set_bit(row, EOS, False)), choice_cell(tmp_path))
     assert (fault.document, fault.token, fault.direction) == ("valid/0", EOS, "too strict")
     assert fault.step == len(choice_cell(tmp_path).valid[0].tokens)
+
+
+def test_a_special_token_in_the_librarys_own_row_is_too_loose_though_the_guard_clears_it(tmp_path: Path) -> None:
+    special = min(VOCABULARY.special_ids - {EOS})
+    fault = fault_of(spoiled(lambda row: bitmask.set_bit(row, special)), choice_cell(tmp_path))
+    assert (fault.document, fault.step, fault.token) == ("valid/0", 0, special)
+    assert (fault.direction, fault.judge) == ("too loose", "contract")
+
+
+class Canonical(Fake):
+    """The fake engine under the token policy that leaves out some of a text's tokens."""
+
+    profiles: Mapping[str, Profile] = {"default": Profile(tokens="canonical")}
+
+
+def _forbid(*texts: bytes) -> Callable[[Row], object]:
+    def forbid(row: Row) -> None:
+        for token, text in enumerate(VOCABULARY.tokens):
+            if text in texts:
+                bitmask.set_bit(row, token, False)
+
+    return forbid
+
+
+def test_a_canonical_policy_may_leave_out_tokens_but_no_text(tmp_path: Path) -> None:
+    cell = choice_cell(tmp_path, valid=("yes",))
+    short_of_tokens = verdict_of(Canonical(spoil=_forbid(b"na", b"nam", b"ye")), cell)
+    assert (short_of_tokens.difference, short_of_tokens.rows_judged) == (None, 2)
+    assert short_of_tokens.judge.startswith("naive, as bounds")
+    starts_of_no_and_name = {b for b in VOCABULARY.tokens if b and (b"no".startswith(b) or b"name".startswith(b))}
+    fault = fault_of(Canonical(spoil=_forbid(*starts_of_no_and_name)), cell)
+    assert (fault.step, fault.token_bytes[0], fault.direction, fault.judge) == (0, "n", "too strict", "naive")
+    assert fault.count == len(starts_of_no_and_name)
+
+
+def test_a_canonical_policy_allows_nothing_that_the_definition_forbids(tmp_path: Path) -> None:
+    (token,) = (t for t, b in enumerate(VOCABULARY.tokens) if b == b"z")
+    fault = fault_of(Canonical(spoil=lambda row: bitmask.set_bit(row, token)), choice_cell(tmp_path))
+    assert (fault.step, fault.token, fault.direction, fault.judge) == (0, token, "too loose", "naive")
 
 
 class Refusing:

@@ -33,6 +33,8 @@ class Matcher:
         self._history: list[int] = []
         self._eos = frozenset(vocabulary.eos_ids)
         self._never = bitmask.from_tokens(vocabulary.special_ids - self._eos, vocabulary.size)
+        self.special_in_row: int | None = None
+        """Of the last fill: the first special token (eos aside) that the library's own row allowed. None: none."""
 
     @property
     def history(self) -> tuple[int, ...]:
@@ -54,8 +56,11 @@ class Matcher:
         bitmask.check(row, self._vocabulary.size)
         if self.is_terminated:
             row[:] = 0
+            self.special_in_row = None
             return
         self.native.fill(row)
+        specials = row & self._never
+        self.special_in_row = _first(specials) if specials.any() else None
         np.bitwise_and(row, ~self._never, out=row)
         bitmask.clear_padding(row, self._vocabulary.size)
 
@@ -130,6 +135,11 @@ class Matcher:
         if not getattr(self._capabilities, capability):
             reason = self._capabilities.notes.get(capability, f"the library has no {capability}")
             raise UnsupportedError(f"{purpose}: {reason}" if purpose else reason)
+
+
+def _first(row: Row) -> int:
+    """The first set bit of a row that has one."""
+    return int(np.flatnonzero(bitmask.unpack(row, row.size * 32))[0])
 
 
 def matcher(grammar: Grammar, vocabulary: Vocabulary, capabilities: Capabilities) -> Matcher:

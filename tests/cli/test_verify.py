@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from harness.vocabulary import synthetic
 from tests.cli.conftest import World
 
@@ -26,6 +28,24 @@ def test_one_flipped_bit_of_the_trace_exits_1_and_is_named(world: World) -> None
     (line,) = [li for li in said.out.splitlines() if li.startswith("unexpected")]
     assert "small/flips/synthetic/choice/answer/default/p0 [compile, accept] is wrong, expected ok" in line
     assert "step 0 of valid/" in line and f"token {_token(b'no')}" in line and "too strict" in line
+
+
+@pytest.mark.parametrize(
+    ("token", "direction"),
+    [
+        pytest.param(_token(b"z"), "too loose", id="ordinary"),
+        pytest.param(synthetic().eos_ids[0], "too loose", id="end-of-sequence"),
+        pytest.param(min(synthetic().special_ids - set(synthetic().eos_ids)), "too loose", id="special"),
+        pytest.param(_token(b"n"), "too strict", id="another-token-of-the-text"),
+    ],
+)
+def test_any_other_flipped_bit_exits_1_and_is_named(world: World, token: int, direction: str) -> None:
+    said = world.call("verify", world.scenario(f"Flips({token})"), "--json")
+    (surprise,) = json.loads(said.out)["unexpected"]
+    assert said.status == 1
+    assert surprise["cell"] == "small/flips/synthetic/choice/answer/default/p0"
+    difference = surprise["difference"]
+    assert (difference["step"], difference["token"], difference["direction"]) == (0, token, direction)
 
 
 def test_json_holds_the_first_difference(world: World) -> None:
