@@ -94,6 +94,7 @@ class _Schema:
         self._profile = profile
         self._network = network
         self._new_draft = True
+        self._begun: set[str] = set()
         if profile.whitespace == "indented":
             raise UnsupportedError("profile whitespace = 'indented' needs the depth", keyword="whitespace")
         blank = Bytes(((0x09, 0x0A), (0x0D, 0x0D), (0x20, 0x20)))
@@ -126,8 +127,8 @@ class _Schema:
         if not isinstance(schema, bool | dict):
             raise _refusal("a schema must be an object or a boolean", "", place)
         name = f"{'any value' if _is_open(schema) else '#' + place} {','.join(sorted(types))}"
-        if name not in self._network.rules:
-            self._network.rules[name] = Nfa()  # so that a recursive reference finds it
+        if name not in self._begun:
+            self._begun.add(name)  # before its body, so that a recursive reference finds it
             self._network.rule(name, self._body(schema, place, types))
         return Call(name)
 
@@ -217,7 +218,7 @@ class _Schema:
         others = [value for value in chosen if not isinstance(value, str)]
         parts = [self._constant(value, keyword, place, "number" in types) for value in others]
         if strings:
-            parts.append(self._text_rule(f"#{place} strings", words(strings), self._spell_literal))
+            parts.append(self._text_rule(f"text of {keyword} #{place}", words(strings), self._spell_literal))
         return Alt(tuple(parts))
 
     def _constant(self, value: Any, keyword: str, place: str, as_number: bool = True) -> Expr:
@@ -280,7 +281,7 @@ class _Schema:
         low, high = _count(schema, "minLength", place), _count(schema, "maxLength", place)
         if not low and high is None and "pattern" not in schema:
             return self._any_string()
-        name = f"#{place} string"
+        name = f"text of #{place}"
         if name in self._network.rules:
             return Call(name)
         if high is not None and high < (low or 0):
@@ -399,7 +400,7 @@ class _Schema:
                 raise _refusal("further keys under key_order = 'sorted'", keyword, place)
             key = self._any_string()
             if values:
-                key = self._text_rule(f"#{place} other keys", all_but(values), self._spell)
+                key = self._text_rule(f"text of other keys #{place}", all_but(values), self._spell)
             other = self._rule(Seq((key, self._colon, other)))
         keys = sorted(values) if profile.key_order == "sorted" else list(values)
         members: list[Expr] = [self._rule(Seq((self._key(key), self._colon, values[key]))) for key in keys]

@@ -41,6 +41,7 @@ class Network:
 
     def rule(self, name: str, body: Expr | Nfa, spell: Spell = utf8) -> Call:
         """Define a rule; the call of it. Its ``Chars`` are spelled out now, by ``spell``."""
+        assert name not in self.rules, f"rule {name!r} is defined twice"
         nfa = body if isinstance(body, Nfa) else automaton(body)
         self._size += len(nfa.labelled)
         if self._size > LIMIT:
