@@ -1,8 +1,8 @@
-"""The reference engine as two backends: ``reference``, its fast mask maker, and ``naive``, the definition. Worker side.
+"""The reference engine as two backends: ``reference``, its fast mask maker, and ``definition``, the plain one.
 
-Both ask the same automaton what may follow (``harness.reference.compile``); they share nothing else that makes a row,
-so that one can be held against the other bit for bit. Neither has a policy of its own: any profile may be asked for,
-and is followed exactly or refused by name.
+Worker side. Both ask the same automaton what may follow (``harness.reference.compile``); they share nothing else that
+makes a row, so that one can be held against the other bit for bit. Neither has a policy of its own: any profile may be
+asked for, and is followed exactly or refused by name.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ class Reference:
         """Nothing to empty: no compiled grammar is kept."""
 
 
-class Naive:
+class Definition:
     """The definition, with no ambition to be fast."""
 
-    name = "naive"
+    name = "definition"
     capabilities = _CAPABILITIES
     profiles = _PROFILES
 

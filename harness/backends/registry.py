@@ -19,7 +19,8 @@ from harness.errors import MasktaxError
 GROUP = "masktax.backends"
 
 BUILT_IN: Mapping[str, str] = {
-    "naive": "harness.backends.reference:Naive",
+    "naive": "harness.backends.naive:Naive",
+    "definition": "harness.backends.reference:Definition",
     "reference": "harness.backends.reference:Reference",
     "xgrammar": "harness.backends.xgrammar:XGrammar",
     "llguidance": "harness.backends.llguidance:LLGuidance",

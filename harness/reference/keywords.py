@@ -36,7 +36,8 @@ _NOT_LEAF = frozenset(
 _ASSERTING = _NOT_LEAF | frozenset(
     {
         "type", "enum", "const", "multipleOf", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum",
-        "maxLength", "minLength", "pattern", "format", "contentEncoding", "contentMediaType", *_IN_PLACE_ONE, *_IN_PLACE_MANY,
+        "maxLength", "minLength", "pattern", "format", "contentEncoding", "contentMediaType",
+        *_IN_PLACE_ONE, *_IN_PLACE_MANY,
     }
 )  # fmt: skip
 _LEAF_DEPTH = 12

@@ -11,7 +11,6 @@ Look-ahead, look-behind, word boundaries and anchors anywhere are regular, and a
 
 from __future__ import annotations
 
-import sys
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,6 +26,8 @@ Dialect = Literal["ecma262", "rust", "python"]
 
 # Counted repetition past this is refused: {0,1000000} is a denial of service, not a constraint.
 REPEAT_BOUND = 100_000
+# Groups nested deeper are refused; a reader that recurses must stop somewhere, and not where the caller happens to be.
+NESTING_BOUND = 50
 
 
 @dataclass(frozen=True)
@@ -277,7 +278,7 @@ class _Parser:
 
     def _alternatives(self) -> Ast:
         self._depth += 1
-        if self._depth > sys.getrecursionlimit() // 20:
+        if self._depth > NESTING_BOUND:
             raise self._unsupported("groups nested too deeply", "(")
         parts = [self._sequence()]
         while self._take("|"):

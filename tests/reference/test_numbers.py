@@ -33,7 +33,8 @@ def sets(draw: st.DrawFn) -> NumberSet:
         high=high,
         high_open=high is not None and draw(st.booleans()),
         multiples=draw(st.frozensets(POSITIVE, max_size=2)),
-        non_multiples=draw(st.frozensets(POSITIVE, max_size=1)),
+        # Not 1/10: what is no multiple of it needs more digits than the texts listed here have.
+        non_multiples=draw(st.frozensets(POSITIVE.filter(lambda m: m != Fraction(1, 10)), max_size=1)),
         excluded=draw(st.frozensets(FRACTIONS, max_size=2)),
     )
 
