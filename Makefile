@@ -15,10 +15,10 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.set-up-by-make
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench verify test test-all lint format report doctor clean clean-all
+.PHONY: help setup bench verify conformance test test-all lint format report doctor clean clean-all
 
 help: ## list the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  variables: PYTHON=$(PYTHON)  VENV=$(VENV)  TORCH='$(TORCH)'  SCENARIO=$(SCENARIO)  ARGS='$(ARGS)'"
 
@@ -39,6 +39,9 @@ bench: $(STAMP) ## run the quick scenario over four grammar libraries, then writ
 
 verify: $(STAMP) ## run every built-in cell untimed: are the masks right, and are the outcomes the expected ones?
 	$(BIN)/masktax verify scenarios/*.toml
+
+conformance: $(STAMP) ## the official JSON Schema test suite through the reference engine, byte by byte
+	$(BIN)/masktax conformance --optional --format
 
 test: $(STAMP) ## the quick tests
 	$(BIN)/pytest -m "not heavy"

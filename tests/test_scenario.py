@@ -471,8 +471,10 @@ def test_no_expansion_ever_holds_an_id_twice(
 
 # --- what is shipped, and what is written about it ------------------------------------------------------------------
 
-BUILT_IN = ("backends", "compile", "positions", "quick", "vocabulary")
+BUILT_IN = ("backends", "compile", "positions", "quick", "reference", "vocabulary")
 LIBRARIES = {"xgrammar", "llguidance", "outlines", "lm-format-enforcer"}
+# The judge is set beside the libraries that it should keep up with, and is in no comparison of libraries.
+COMPARED = dict.fromkeys(BUILT_IN, LIBRARIES) | {"reference": {"reference", "xgrammar", "llguidance"}}
 
 
 @pytest.fixture(scope="module")
@@ -483,8 +485,8 @@ def shipped() -> dict[str, Scenario]:
 
 def test_the_built_in_scenarios_are_these_and_free_of_mistakes(shipped: dict[str, Scenario]) -> None:
     assert tuple(shipped) == BUILT_IN
-    for scenario in shipped.values():
-        assert {p.backend for p in expand(scenario)} == LIBRARIES
+    for name, scenario in shipped.items():
+        assert {p.backend for p in expand(scenario)} == COMPARED[name]
         assert scenario.question.endswith("?")
         assert len(scenario.reading) > 200
 
@@ -503,6 +505,15 @@ def test_backends_takes_two_constraints_of_every_tier(shipped: dict[str, Scenari
     scenario = shipped["backends"]
     taken = Counter(name.partition("/")[0] for name in {p.constraint for p in expand(scenario)})
     assert taken == {name.partition("/")[0]: 2 for name in scenario.known.constraints}
+
+
+def test_reference_asks_the_engine_and_two_libraries_the_very_same(shipped: dict[str, Scenario]) -> None:
+    asked: dict[str, list[object]] = {name: [] for name in COMPARED["reference"]}
+    for p in expand(shipped["reference"]):
+        asked[p.backend].append((p.vocabulary, p.constraint, p.stages, p.conditions))
+    engine, *others = asked.values()
+    assert others == [engine, engine]
+    assert len({p.constraint.partition("/")[0] for p in expand(shipped["reference"])}) >= 8
 
 
 def test_vocabulary_spans_four_sizes(shipped: dict[str, Scenario]) -> None:

@@ -20,6 +20,8 @@ GROUP = "masktax.backends"
 
 BUILT_IN: Mapping[str, str] = {
     "naive": "harness.backends.naive:Naive",
+    "definition": "harness.backends.reference:Definition",
+    "reference": "harness.backends.reference:Reference",
     "xgrammar": "harness.backends.xgrammar:XGrammar",
     "llguidance": "harness.backends.llguidance:LLGuidance",
     "outlines": "harness.backends.outlines:Outlines",
