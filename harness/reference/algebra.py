@@ -287,6 +287,16 @@ class Algebra:
             self._touched = min(saved, self._touched)
         return value
 
+    def expand_apart(self, expr: Expr) -> Value | None:
+        """``expand`` for a question about another instance than the one at hand (a key, where an object is); None where
+        the answer leads back to a schema that is being expanded: the least reading is for the same instance only."""
+        saved, self._touched = self._touched, _NO_TOUCH
+        try:
+            value = self.expand(expr)
+            return value if self._touched == _NO_TOUCH else None
+        finally:
+            self._touched = saved
+
     def _expand(self, expr: Expr) -> Value:
         if expr.op == "loc":
             entered = self._open.get(expr)

@@ -321,7 +321,14 @@ class Schemas:
             )
             yield self.only(objects=shapes)
         if "propertyNames" in words:
-            allowed = a.expand(self.at(below(place, "propertyNames"), scope)).strings
+            of_keys = a.expand_apart(self.at(below(place, "propertyNames"), scope))
+            if of_keys is None:
+                raise UnsupportedError(
+                    "propertyNames leads back to the schema that it stands in",
+                    keyword="propertyNames",
+                    pointer=f"{place.pointer}/propertyNames",
+                )
+            allowed = of_keys.strings
             if allowed is not regular.ANY:
                 parts = [(allowed, a.true), (regular.complement(allowed), a.false)]
                 yield self.only(objects=a.object(a.keys({}, a.merged(p for p in parts if not regular.is_empty(p[0])))))

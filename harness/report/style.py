@@ -25,7 +25,7 @@ ON_COLOUR, ON_GREY = "#ffffff", "#111213"  # text on a bar, which keeps its colo
 _THEME = {INK: "var(--ink)", FAINT: "var(--faint)", PAPER: "var(--paper)"}
 
 # https://jfly.uni-koeln.de/color/ (Okabe & Ito 2008); yellow is left out, for it cannot be read on white. The last two
-# are for others: a grey, and the wine red of Paul Tol's muted scheme (https://personal.sron.nl/~pault/).
+# are a grey and the wine red of Paul Tol's muted scheme (https://personal.sron.nl/~pault/).
 BLUE, VERMILION, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
 ORANGE, SKY, GREY, WINE = "#e69f00", "#56b4e9", "#8a8a8a", "#882255"
 
@@ -35,8 +35,10 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
     "outlines": (GREEN, "^"),
     "lm-format-enforcer": (PURPLE, "D"),
     "naive": (GREY, "X"),
+    "reference": (WINE, "p"),
+    "definition": (SKY, "P"),
 }
-_OTHERS = ((ORANGE, "v"), (SKY, "P"), (WINE, "p"), (ORANGE, "<"), (SKY, ">"), (WINE, "h"))
+_OTHERS = ((ORANGE, "v"), (ORANGE, "<"), (SKY, ">"), (WINE, "h"), (ORANGE, "8"), (SKY, "*"))
 _DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.2, 1, 1.2)))
 
 OUTCOME_MARKS: Mapping[str, tuple[str, str]] = dict(
