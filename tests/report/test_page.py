@@ -192,7 +192,12 @@ def test_the_overview_is_1600_pixels_wide(usual: Path) -> None:
 
 SHAPES: dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[str], list[str]]] = {
     # lines, run.json, what the page must say, what it must not
-    "no ok cell": (list(records(**FEW, judge=never_ok)), {}, ["compiles no such kind", "All 4 are right on none of"], ["µs"]),
+    "no ok cell": (
+        list(records(**FEW, judge=never_ok)),
+        {},
+        ["compiles no such kind", "All 4 are right on none of"],
+        ["µs"],
+    ),
     "one cell": ([line("xgrammar", "flat/a", "fill", OK, later(1_000.0, 2_000.0))], {}, ["1.50 µs"], ["common case."]),
     "one backend": (
         list(records(**ONE, backends=["outlines"], stages=["compile", "fill"])), {}, ["outlines"],
