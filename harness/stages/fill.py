@@ -85,11 +85,12 @@ def _walk(
     """
     row, now = job.row(), job.clock.now_ns
     matcher = grammar.native_matcher()
-    for position in range(len(document.tokens) + 1):
-        fill = matcher.fill_call(row)
-        count = 1
-        if estimates is not None and position < len(estimates):
-            count = enough(estimates[position], job.clock, job.plan)
+    fill, accept = matcher.fill_call(row), matcher.accept_call()
+    # Between two fills as little as can be: what runs there would push the library's data out of the CPU's caches.
+    counts = [enough(e, job.clock, job.plan) for e in estimates] if estimates is not None else []
+    counts += [1] * (len(document.tokens) + 1 - len(counts))
+    seen: list[tuple[int, int]] = []
+    for position, count in enumerate(counts):
         if count == 1:
             before = now()
             fill()
@@ -99,9 +100,11 @@ def _walk(
             for _ in repeat(None, count):
                 fill()
             after = now()
-        samples.add(after - before, count, position=position, document=document.name)
+        seen.append((before, after))
         if after >= cap_ns:
-            return position == len(document.tokens)
+            break
         if position < len(document.tokens):
-            matcher.accept(document.tokens[position])
-    return True
+            accept(document.tokens[position])
+    for position, (before, after) in enumerate(seen):
+        samples.add(after - before, counts[position], position=position, document=document.name)
+    return len(seen) == len(counts)
