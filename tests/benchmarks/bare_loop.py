@@ -38,14 +38,14 @@ PLAN = Plan(time_cap_s=0.4, min_samples=20, max_samples=20_000, relative_interva
 
 @dataclass(frozen=True)
 class Bare:
-    """A library alone: ``matcher()`` makes a fresh one, ``fill(m)`` and ``accept(m)`` give its plain calls."""
+    """A library alone: ``matcher()`` makes a fresh one, ``fill(m, row)`` and ``accept(m)`` give its plain calls."""
 
     matcher: Callable[[], Any]
-    fill: Callable[[Any], Callable[[], object]]
+    fill: Callable[[Any, Any], Callable[[], object]]
     accept: Callable[[Any], Callable[[int], object]]
 
 
-def bare_xgrammar(vocabulary: Vocabulary, schema: str, row: Any) -> Bare:
+def bare_xgrammar(vocabulary: Vocabulary, schema: str) -> Bare:
     import xgrammar
 
     info = xgrammar.TokenizerInfo(
@@ -56,7 +56,7 @@ def bare_xgrammar(vocabulary: Vocabulary, schema: str, row: Any) -> Bare:
     )
     grammar = xgrammar.GrammarCompiler(info, max_threads=8).compile_json_schema(schema)
 
-    def filler(matcher: Any) -> Callable[[], object]:
+    def filler(matcher: Any, row: Any) -> Callable[[], object]:
         return lambda: matcher.fill_next_token_bitmask(row)
 
     return Bare(
@@ -64,7 +64,7 @@ def bare_xgrammar(vocabulary: Vocabulary, schema: str, row: Any) -> Bare:
     )
 
 
-def bare_llguidance(vocabulary: Vocabulary, schema: str, row: Any) -> Bare:
+def bare_llguidance(vocabulary: Vocabulary, schema: str) -> Bare:
     import llguidance
 
     from harness.backends.llguidance import tokenizer_json
@@ -73,9 +73,9 @@ def bare_llguidance(vocabulary: Vocabulary, schema: str, row: Any) -> Bare:
     assert vocabulary.encoder is not None
     tokenizer = llguidance.LLTokenizer(tokenizer_json(vocabulary.encoder, vocabulary), n_vocab=vocabulary.size)
     grammar = llguidance.LLMatcher.grammar_from_json_schema(schema)
-    address, size = row.ctypes.data, row.nbytes
 
-    def filler(matcher: Any) -> Callable[[], object]:
+    def filler(matcher: Any, row: Any) -> Callable[[], object]:
+        address, size = row.ctypes.data, row.nbytes
         return lambda: matcher.unsafe_compute_mask_ptr(address, size)
 
     # Requests are copies of one matcher, as in the adapter: a matcher made anew has its lexer's states to find again.
@@ -83,7 +83,7 @@ def bare_llguidance(vocabulary: Vocabulary, schema: str, row: Any) -> Bare:
     return Bare(pristine.deep_copy, filler, lambda matcher: matcher.consume_token)
 
 
-def bare_outlines(vocabulary: Vocabulary, schema: str, row: Any) -> Bare:
+def bare_outlines(vocabulary: Vocabulary, schema: str) -> Bare:
     import outlines_core
     from outlines_core.json_schema import build_regex_from_schema
 
@@ -93,9 +93,9 @@ def bare_outlines(vocabulary: Vocabulary, schema: str, row: Any) -> Bare:
             ids.setdefault(piece, []).append(token)
     table = outlines_core.Vocabulary(vocabulary.eos_ids[0], ids)
     index = outlines_core.Index(build_regex_from_schema(schema), table)
-    address, size = row.ctypes.data, row.size
 
-    def filler(guide: Any) -> Callable[[], object]:
+    def filler(guide: Any, row: Any) -> Callable[[], object]:
+        address, size = row.ctypes.data, row.size
         return lambda: guide.write_mask_into(address, size, 4)
 
     def accepter(guide: Any) -> Callable[[int], object]:
@@ -104,7 +104,7 @@ def bare_outlines(vocabulary: Vocabulary, schema: str, row: Any) -> Bare:
     return Bare(lambda: outlines_core.Guide(index), filler, accepter)
 
 
-def bare_lm_format_enforcer(vocabulary: Vocabulary, schema: str, row: Any) -> Bare:
+def bare_lm_format_enforcer(vocabulary: Vocabulary, schema: str) -> Bare:
     import json
 
     import torch
@@ -125,9 +125,10 @@ def bare_lm_format_enforcer(vocabulary: Vocabulary, schema: str, row: Any) -> Ba
         vocabulary.size,
     )
     enforcer = TokenEnforcer(data, JsonSchemaParser(json.loads(schema)))
-    write, ask = torch.from_numpy(row).copy_, enforcer.get_allowed_tokens
+    ask = enforcer.get_allowed_tokens
 
-    def filler(prefix: list[int]) -> Callable[[], object]:
+    def filler(prefix: list[int], row: Any) -> Callable[[], object]:
+        write = torch.from_numpy(row).copy_
         return lambda: write(ask(prefix).allowed_tokens)
 
     def accepter(prefix: list[int]) -> Callable[[int], object]:
@@ -140,7 +141,7 @@ def bare_lm_format_enforcer(vocabulary: Vocabulary, schema: str, row: Any) -> Ba
     return Bare(list, filler, accepter)
 
 
-BARE: dict[str, Callable[[Vocabulary, str, Any], Bare]] = {
+BARE: dict[str, Callable[[Vocabulary, str], Bare]] = {
     "xgrammar": bare_xgrammar,
     "llguidance": bare_llguidance,
     "outlines": bare_outlines,
@@ -148,14 +149,15 @@ BARE: dict[str, Callable[[Vocabulary, str, Any], Bare]] = {
 }
 
 
-def bare_fill(bare: Bare, tokens: Sequence[int], counts: Sequence[int], seconds: float) -> float:
-    """Median fill, ns, over walks along the document for about ``seconds``; ``counts``: repeats at each position."""
+def bare_fill(bare: Bare, words: int, tokens: Sequence[int], counts: Sequence[int], seconds: float) -> float:
+    """Median fill, ns, over walks along the document for about ``seconds``, each with a row of its own, since what
+    memory a row lies in shows; ``counts``: repeats at each position."""
     now = time.perf_counter_ns
     samples = []
     end = now() + seconds * 1e9
     while now() < end:
-        matcher = bare.matcher()
-        call, advance = bare.fill(matcher), bare.accept(matcher)
+        matcher, row = bare.matcher(), np.zeros(words, dtype=np.int32)
+        call, advance = bare.fill(matcher, row), bare.accept(matcher)
         for position, count in enumerate(counts):
             before = now()
             for _ in range(count):
@@ -194,29 +196,27 @@ def compare(library: str, vocabulary: Vocabulary, path: str, name: str, rounds: 
         entry.constraint, ("fill", "accept"), (document,), (), conditions={"visit": ("later",)},
     )  # fmt: skip
     job = Job(cell, backend, vocabulary, profile, (document,), clocks.wall(), PLAN)
-    row = np.zeros(vocabulary.words, dtype=np.int32)
-    bare = BARE[library](vocabulary, entry.constraint.text, row)
+    bare = BARE[library](vocabulary, entry.constraint.text)
+
+    counts: list[int] = []  # repeats of a fill within one sample, by position, and documents within one sample of
+    copies = 1  # accepts: the bare loop does as the harness did last, for the clock's cost is shared by them
 
     def with_harness() -> tuple[float, float]:
+        nonlocal counts, copies
         # fill.run also walks for first visits, which are not asked for here and not recorded.
         (later,) = fill.run(job)
         (accepts,) = accept.run(job)
+        counts = [n for _, n in sorted(set(zip(later.columns["position"], later.iterations, strict=True)))]
+        copies = accepts.iterations[0] // len(document.tokens)
         return statistics.median(later.samples_ns), statistics.median(accepts.samples_ns)
-
-    (later,) = fill.run(job)
-    (accepts,) = accept.run(job)
-    at: dict[int, int] = {}
-    for position, count in zip(later.columns["position"], later.iterations, strict=True):
-        at.setdefault(position, count)
-    counts = [at.get(p, 1) for p in range(len(document.tokens) + 1)]
-    copies = accepts.iterations[0] // len(document.tokens)
 
     def alone() -> tuple[float, float]:
         return (
-            bare_fill(bare, document.tokens, counts, PLAN.time_cap_s),
+            bare_fill(bare, vocabulary.words, document.tokens, counts, PLAN.time_cap_s),
             bare_accept(bare, document.tokens, copies, PLAN.time_cap_s),
         )
 
+    with_harness()
     alone()  # both sides warm
     seen: dict[str, list[tuple[float, float]]] = {"bare": [], "harness": []}
     order = random.Random(0)
