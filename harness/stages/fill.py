@@ -85,7 +85,7 @@ def _walk(
     """
     row, now = job.row(), job.clock.now_ns
     matcher = grammar.native_matcher()
-    fill, accept = matcher.fill_call(row), matcher.accept_call()
+    fill, accept = matcher.fill_call(row), matcher.accept
     # Between two fills as little as can be: what runs there would push the library's data out of the CPU's caches.
     counts = [enough(e, job.clock, job.plan) for e in estimates] if estimates is not None else []
     counts += [1] * (len(document.tokens) + 1 - len(counts))
