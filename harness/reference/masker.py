@@ -18,6 +18,7 @@ entry, written once, whole, with a value that never changes (rows are not writab
 from __future__ import annotations
 
 import threading
+from array import array
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
@@ -145,7 +146,7 @@ class Masker:
             with LOCK:
                 region = self._region(cell)
                 if region is not None:
-                    inside = self._viable_inside(region)
+                    inside = [byte for byte, after in enumerate(self._viable_inside(region)) if after]
                     candidates: Iterable[int] = sorted({*inside, *(region.follow or ())}) if region.open else inside
                 elif self._viable_bytes is not None:
                     candidates = sorted(self._viable_bytes(cell.state))
@@ -154,9 +155,10 @@ class Masker:
                 cell._moves = [(b, after) for b in candidates if (after := self.step(cell, b)) is not None]
         return cell._moves
 
-    def _viable_inside(self, region: Region[Any]) -> list[int]:
+    def _viable_inside(self, region: Region[Any]) -> array[int]:
+        """256 numbers, 0 for each byte that the scalar's machine refuses."""
         table = self._regions.table(region.machine, ends=region.resume is not None, open_=region.open)
-        return [byte for byte, after in enumerate(table.row(table.number(region.state))) if after]
+        return table.row(table.number(region.state))
 
     def only_move(self, cell: Cell) -> tuple[int, Cell] | None:
         """The one byte that can follow; None where there are several, or where the text may end."""
@@ -166,7 +168,7 @@ class Masker:
             with LOCK:
                 region = self._region(cell)
                 # A closing byte may turn out not to be viable outside; two others settle it.
-                if region is not None and len(self._viable_inside(region)) > 2:
+                if region is not None and 256 - self._viable_inside(region).count(regions.DEAD) > 2:
                     return None
         moves = self.moves(cell)
         return moves[0] if len(moves) == 1 else None

@@ -15,6 +15,8 @@ Thread safety: callers hold ``masker.LOCK``.
 from __future__ import annotations
 
 import dataclasses
+from array import array
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -47,6 +49,10 @@ _SCALARS = regular.star(regular.chars(codepoints.SCALARS))
 
 DEAD = 0
 _UNKNOWN = -1
+_ALL_DEAD = array("i", [DEAD]) * 256
+_ALL_UNKNOWN = array("i", [_UNKNOWN]) * 256
+# Bytes asked for at once from which a whole row is found out sooner than one byte after the other.
+MANY = 6
 
 
 class Table:
@@ -63,7 +69,9 @@ class Table:
         self.stops = bytearray(1)
         self.pending = bytearray(1)
         self._numbers: dict[Hashable, int] = {}
-        self._rows: list[list[int] | None] = [[DEAD] * 256]
+        # The states after each of the 256 bytes, and whether all of them are known.
+        self._rows: list[array[int] | None] = [_ALL_DEAD]
+        self._whole = bytearray(b"\x01")
         self._matrix = np.full((64, 256), _UNKNOWN, dtype=np.int32)
         self._matrix[DEAD] = DEAD
 
@@ -79,34 +87,57 @@ class Table:
             self.stops.append(self.open and self.machine.accepting(state))
             self.pending.append(bool(getattr(state, "pending", False)))
             self._rows.append(None)
+            self._whole.append(0)
         return found
 
-    def row(self, number: int) -> list[int]:
+    def row(self, number: int) -> array[int]:
         """The states after each of the 256 bytes."""
         found = self._rows[number]
-        if found is None:
-            found = [DEAD] * 256
+        if found is None or not self._whole[number]:
+            found = array("i", _ALL_DEAD)
             if not self.final[number]:
-                for byte, state in machine_moves(self.machine, self.states[number]):
-                    found[byte] = self.number(state)
+                for low, high, state in machine_spans(self.machine, self.states[number]):
+                    after = self.number(state)
+                    for byte in range(low, high + 1):
+                        found[byte] = after
             self._rows[number] = found
-            if number >= len(self._matrix):
-                grown = np.full((max(2 * len(self._matrix), number + 1), 256), _UNKNOWN, dtype=np.int32)
-                grown[: len(self._matrix)] = self._matrix
-                self._matrix = grown
-            self._matrix[number] = found
+            self._whole[number] = 1
         return found
+
+    def known(self, number: int) -> array[int]:
+        """The states after the bytes asked for so far; a negative number for the others, see ``after``."""
+        found = self._rows[number]
+        if found is None:
+            found = self._rows[number] = array("i", _ALL_UNKNOWN)
+        return found
+
+    def after(self, number: int, byte: int) -> int:
+        """The state after one byte, found out and put down in ``known``."""
+        state = None if self.final[number] else self.machine.step(self.states[number], byte)
+        after = self.known(number)[byte] = DEAD if state is None else self.number(state)
+        return after
+
+    def children(self, number: int, many: int) -> array[int]:
+        """``known``, or the whole row where that is the quicker way to ``many`` bytes."""
+        return self.known(number) if many < MANY or self.pending[number] else self.row(number)
 
     def steps(self, numbers: Numbers, bytes_: npt.NDArray[np.uint8]) -> Numbers:
         """The states after one byte each."""
         top = int(numbers.max(initial=0))
         if top >= len(self._matrix):
-            self.row(top)
+            grown = np.full((max(2 * len(self._matrix), top + 1), 256), _UNKNOWN, dtype=np.int32)
+            grown[: len(self._matrix)] = self._matrix
+            self._matrix = grown
         places = numbers << 8 | bytes_
         after = self._matrix.reshape(-1).take(places)
         if after.min(initial=0) < 0:
-            for number in np.unique(numbers[after < 0]).tolist():
-                self.row(number)
+            for place in np.unique(places[after < 0]).tolist():
+                number, byte = place >> 8, place & 255
+                if self._matrix[number, byte] < 0:  # not yet known by an earlier place
+                    known = self.known(number) if self.pending[number] else self.row(number)
+                    if known[byte] < 0:
+                        self.after(number, byte)
+                    self._matrix[number] = np.frombuffer(known, dtype=np.int32)
             after = self._matrix.reshape(-1).take(places)
         return after
 
@@ -120,8 +151,19 @@ class Table:
         return np.frombuffer(self.pending, dtype=np.bool_)[numbers]
 
 
+# Bytes first to last that lead to one state.
+Span = tuple[int, int, Hashable]
+
+
 def machine_moves(machine: KeyedAutomaton, state: Hashable) -> Iterator[tuple[int, Hashable]]:
     """Every byte that ``machine.step`` does not refuse, with the state after it."""
+    for low, high, after in machine_spans(machine, state):
+        for byte in range(low, high + 1):
+            yield byte, after
+
+
+def machine_spans(machine: KeyedAutomaton, state: Hashable) -> Iterator[Span]:
+    """The same in spans of bytes, which are disjoint."""
     if isinstance(machine, spelling.JsonString | spelling.Utf8) and isinstance(state, spelling.State):
         if state.at == "body" and not state.pending:
             yield from _between_characters(machine, state)
@@ -136,7 +178,7 @@ def machine_moves(machine: KeyedAutomaton, state: Hashable) -> Iterator[tuple[in
     for byte in candidates:
         after = machine.step(state, byte)
         if after is not None:
-            yield byte, after
+            yield byte, byte, after
 
 
 def _candidates(machine: spelling.JsonString | spelling.Utf8, state: spelling.State) -> Iterable[int]:
@@ -154,32 +196,49 @@ def _candidates(machine: spelling.JsonString | spelling.Utf8, state: spelling.St
             return range(256)
 
 
-def _between_characters(
-    machine: spelling.JsonString | spelling.Utf8, state: spelling.State
-) -> Iterator[tuple[int, Hashable]]:
-    """The same answers as ``step``'s, those for ASCII taken from the step function as a whole."""
-    node, low = state.node, 0
-    apart: tuple[int, ...] = ()
+# First bytes of UTF-8 from … to …, and the characters of all of them together. Of each of these bytes, all second
+# bytes can follow; of those between them, not all.
+_LEADS = ((0xC2, 0xDF, 0x80, 0x7FF), (0xE1, 0xEC, 0x1000, 0xCFFF), (0xEE, 0xEF, 0xE000, 0xFFFF),
+          (0xF1, 0xF3, 0x40000, 0xFFFFF))  # fmt: skip
+_LEADS_APART = (0xE0, 0xED, 0xF0, 0xF4)
+
+
+def _between_characters(machine: spelling.JsonString | spelling.Utf8, state: spelling.State) -> Iterator[Span]:
+    """The same answers as ``step``'s, most of them taken from the step function as a whole."""
+    starts, targets = regular.moves(state.node)
+    # ASCII
+    low, apart = 0, ()
     if isinstance(machine, spelling.JsonString):
         low, apart = 0x20, (spelling.QUOTE, spelling.BACKSLASH)
-        for byte in apart:
-            after_it = machine.step(state, byte)
-            if after_it is not None:
-                yield byte, after_it
-    starts, targets = regular.moves(node)
+    leads = list(_LEADS_APART)
+    leads += apart
     for start, end, target in zip(starts, (*starts[1:], 0x80), targets, strict=True):
         if start >= 0x80:
             break
         if regular.is_empty(target):
             continue
         after = spelling.State(target, spelling.NOTHING)
-        for byte in range(max(start, low), min(end, 0x80)):
-            if byte not in apart:
-                yield byte, after
-    for byte in range(0xC2, 0xF5):
-        after_lead = machine.step(state, byte)
-        if after_lead is not None:
-            yield byte, after_lead
+        at, end = max(start, low), min(end, 0x80)
+        for byte in apart:
+            if at <= byte < end:
+                if at < byte:
+                    yield at, byte - 1, after
+                at = byte + 1
+        if at < end:
+            yield at, end - 1, after
+    # first bytes of longer characters
+    for first, last, lowest, highest in _LEADS:
+        piece = bisect_right(starts, lowest)
+        if piece < len(starts) and starts[piece] <= highest:
+            leads += range(first, last + 1)
+        elif not regular.is_empty(targets[piece - 1]):
+            after_lead = machine.step(state, first)
+            assert after_lead is not None
+            yield first, last, after_lead
+    for byte in leads:
+        after_it = machine.step(state, byte)
+        if after_it is not None:
+            yield byte, byte, after_it
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,9 +269,11 @@ def walk(trie: Trie, table: Table, nodes: Sequence[int], numbers: Sequence[int])
             low, high = first[node], first[node + 1]
             if low == high:
                 continue
-            row = table.row(number)
+            row = table.children(number, high - low)
             for child in range(low, high):
                 after = row[labels[child]]
+                if after < 0:
+                    after = table.after(number, labels[child])
                 if after:
                     if table.final[after]:
                         ended.append((child, after, count))
@@ -424,12 +485,17 @@ class Regions:
             low, high = first[node], first[node + 1]
             if low == high:
                 continue
-            here, there = table.row(one), table.row(other)
+            here, there = table.children(one, high - low), table.children(other, high - low)
             for child in range(low, high):
                 byte = labels[child]
-                if here[byte] != there[byte]:
-                    changed.append((child, here[byte]))
-                    waiting.append((child, here[byte], there[byte]))
+                after, instead = here[byte], there[byte]
+                if after < 0:
+                    after = table.after(one, byte)
+                if instead < 0:
+                    instead = table.after(other, byte)
+                if after != instead:
+                    changed.append((child, after))
+                    waiting.append((child, after, instead))
             if len(changed) > NEAR_NODES:
                 return None
         return changed

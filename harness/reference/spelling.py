@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from harness.reference import codepoints, regular
 from harness.reference.codepoints import Ranges
@@ -237,7 +238,10 @@ class JsonString:
             return not regular.is_empty(state.node)
         if state.pending[0] in ("utf8", "tail"):  # asked already, by ``started``
             return True
-        return any(self._leads_on(state.node, first, fits) for first, fits in self._candidates(state.pending))
+        for first, fits in _candidates(state.pending, self._minimal, self._lone):
+            if self._leads_on(state.node, first, fits):
+                return True
+        return False
 
     def _leads_on(self, node: Node, first: int, fits: Ranges | None) -> bool:
         """Whether ``node``, after a lone surrogate ``first`` (none if −1), can go on by a character that ``fits``;
@@ -248,50 +252,7 @@ class JsonString:
                 return False
         if fits is None:
             return node.nullable or bool(codepoints.difference(regular.live(node), (LOW,)))
-        return bool(codepoints.intersection(regular.live(node), fits))
-
-    def _candidates(self, pending: Pending) -> Iterator[tuple[int, Ranges | None]]:
-        """What the part read may turn out to be: (a lone surrogate before or −1, the characters that fit after it)."""
-        kind = pending[0]  # type: ignore[misc]
-        if kind == "high":
-            yield -1, _astral(pending[1], *LOW)  # type: ignore[misc]
-            if self._lone:
-                yield pending[1], None  # type: ignore[misc]
-            return
-        first: int = pending[1]  # type: ignore[misc]
-        if kind == "escape":
-            short = codepoints.ranges((c, c) for c in SHORT_ESCAPES.values())
-            low, high = 0, 0xFFFF
-            if self._minimal:
-                short = codepoints.difference(short, ((0x2F, 0x2F),))
-        else:
-            _, _, value, digits = pending  # type: ignore[misc]
-            left = 4 * (4 - digits)
-            low, high, short = value << left, ((value + 1) << left) - 1, ()
-        escaped: Ranges = ((low, high),)
-        if self._minimal:
-            by_two = codepoints.ranges((c, c) for c in SHORT_ESCAPES.values())
-            yield (
-                -1,
-                codepoints.union(short, codepoints.difference(codepoints.intersection(escaped, ((0, 0x1F),)), by_two)),
-            )
-            return
-        if first >= 0:
-            paired = codepoints.intersection(escaped, (LOW,))
-            if paired:
-                yield -1, _astral(first, *paired[0])
-            if self._lone:
-                yield first, codepoints.union(short, codepoints.difference(escaped, (LOW,)))
-                # a further high surrogate may start a pair after the lone one
-                yield from ((first, astral) for astral in _pairs_from(escaped))
-            return
-        yield (
-            -1,
-            codepoints.union(
-                short, escaped if self._lone else codepoints.difference(escaped, (codepoints.SURROGATES,))
-            ),
-        )
-        yield from ((-1, astral) for astral in _pairs_from(escaped))
+        return any(codepoints.meets(regular.live(node), low, high) for low, high in fits)
 
 
 def _astral(high: int, low_from: int, low_to: int) -> Ranges:
@@ -304,3 +265,53 @@ def _pairs_from(escaped: Ranges) -> Iterator[Ranges]:
     """The characters whose escaped high surrogate lies in ``escaped``."""
     for low, high in codepoints.intersection(escaped, (HIGH,)):
         yield ((_astral(low, *LOW)[0][0], _astral(high, *LOW)[0][1]),)
+
+
+@cache  # a few thousand at the most: all parts of an escape
+def _candidates(pending: Pending, minimal: bool, lone: bool) -> tuple[tuple[int, Ranges | None], ...]:
+    """``_fits`` of a part read, under a machine's options."""
+    return tuple(_fits(pending, minimal, lone))
+
+
+def _fits(pending: Pending, minimal: bool, lone: bool) -> Iterator[tuple[int, Ranges | None]]:
+    """What the part read may turn out to be: (a lone surrogate before or −1, the characters that fit after it)."""
+    kind = pending[0]  # type: ignore[misc]
+    if kind == "high":
+        yield -1, _astral(pending[1], *LOW)  # type: ignore[misc]
+        if lone:
+            yield pending[1], None  # type: ignore[misc]
+        return
+    first: int = pending[1]  # type: ignore[misc]
+    if kind == "escape":
+        short = codepoints.ranges((c, c) for c in SHORT_ESCAPES.values())
+        low, high = 0, 0xFFFF
+        if minimal:
+            short = codepoints.difference(short, ((0x2F, 0x2F),))
+    else:
+        _, _, value, digits = pending  # type: ignore[misc]
+        left = 4 * (4 - digits)
+        low, high, short = value << left, ((value + 1) << left) - 1, ()
+    escaped: Ranges = ((low, high),)
+    if minimal:
+        by_two = codepoints.ranges((c, c) for c in SHORT_ESCAPES.values())
+        yield (
+            -1,
+            codepoints.union(short, codepoints.difference(codepoints.intersection(escaped, ((0, 0x1F),)), by_two)),
+        )
+        return
+    if first >= 0:
+        paired = codepoints.intersection(escaped, (LOW,))
+        if paired:
+            yield -1, _astral(first, *paired[0])
+        if lone:
+            yield first, codepoints.union(short, codepoints.difference(escaped, (LOW,)))
+            # a further high surrogate may start a pair after the lone one
+            yield from ((first, astral) for astral in _pairs_from(escaped))
+        return
+    yield (
+        -1,
+        codepoints.union(
+            short, escaped if lone else codepoints.difference(escaped, (codepoints.SURROGATES,))
+        ),
+    )
+    yield from ((-1, astral) for astral in _pairs_from(escaped))
