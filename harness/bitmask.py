@@ -61,6 +61,29 @@ def set_bit(row: Row, token: int, allowed: bool = True) -> None:
         view[token >> 5] &= ~bit
 
 
+# Tokens from which on setting their bits one by one takes longer than packing a row.
+_MANY = 2_000
+
+
+def set_bits(row: Row, tokens: npt.NDArray[np.int32], allowed: bool = True) -> None:
+    """Set or clear the bits of some ``tokens``, int32, in place; one may occur more than once."""
+    view = row.view(np.uint32)
+    if tokens.size > _MANY:
+        chosen = np.zeros(row.size * 32, dtype=np.bool_)
+        chosen[tokens] = True
+        packed = pack(chosen).view(np.uint32)
+        if allowed:
+            view |= packed
+        else:
+            view &= ~packed
+        return
+    bits = np.left_shift(np.uint32(1), (tokens & 31).astype(np.uint32))
+    if allowed:
+        np.bitwise_or.at(view, tokens >> 5, bits)
+    else:
+        np.bitwise_and.at(view, tokens >> 5, ~bits)
+
+
 def clear_padding(row: Row, vocabulary_size: int) -> None:
     """Clear the bits at and past ``vocabulary_size`` in place."""
     spare = vocabulary_size & 31

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 State = TypeVar("State", bound=Hashable)
 
@@ -27,6 +27,15 @@ class Automaton(Protocol[State]):
         ...
 
 
+class Member(NamedTuple):
+    """Before a part of the text, such as a member of an object, that is read alike wherever it stands: states whose
+    members are of one ``kind`` allow the same until the member has ended. It has ended in states of less ``depth``; a
+    number that is the member itself has this depth, and ends by a byte that belongs to what is around it."""
+
+    kind: Hashable
+    depth: int
+
+
 @dataclass(frozen=True)
 class Region(Generic[State]):
     """Where a state lies inside a scalar whose own machine decides, as long as the scalar lasts.
@@ -42,6 +51,9 @@ class Region(Generic[State]):
     follow: bytes among which are all that can come right after the scalar; with them comes the promise that it may end
     wherever the machine accepts. None: nothing is promised. Needed where ``open``.
 
+    member: the member before which the state after a text stands, told without making that state; it may say None. It
+    comes with the promise of ``follow``. Only of an automaton that tells members itself (``WithMembers``).
+
     What it promises: as long as the scalar has not ended, a text is viable for the whole automaton exactly if it is for
     the machine.
     """
@@ -52,6 +64,7 @@ class Region(Generic[State]):
     resume: Callable[[bytes], State | None] | None
     open: bool = False
     follow: bytes | None = None
+    member: Callable[[bytes], Member | None] | None = None
 
 
 class KeyedAutomaton(Automaton[Any], Protocol):
@@ -67,6 +80,19 @@ class WithRegions(Protocol):
 
     def region(self, state: Any) -> Region[Any] | None:
         """The scalar that the state lies in, if any."""
+        ...
+
+
+@runtime_checkable
+class WithMembers(Protocol):
+    """The same, of members."""
+
+    def member(self, state: Any) -> Member | None:
+        """The member that is about to begin in a state, if any."""
+        ...
+
+    def depth(self, state: Any) -> int:
+        """How deep the innermost member around the place lies."""
         ...
 
 

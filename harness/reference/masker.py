@@ -8,6 +8,7 @@ definition written down; the ``Masker`` gives the same bits by other ways:
 * where only one byte can follow, and only one after that, the tokens lie along one path of the tree;
 * inside a scalar (``Region``) the machine's own state decides, and what stays inside is shared by all schemas
   (``harness.reference.regions``); only what leaves the scalar is walked with the automaton;
+* what follows from the beginning of a member to its end is kept for all members of a kind (``Member``);
 * elsewhere the tree is walked along viable bytes only, each (state, byte) stepped once.
 
 Thread safety: ``LOCK`` is held whenever anything shared is computed: steps, rows, the tables of scalars and, below
@@ -30,7 +31,16 @@ from harness import bitmask
 from harness.bitmask import Row
 from harness.errors import MasktaxError, UnsupportedError
 from harness.reference import regions, spelling, trie
-from harness.reference.automaton import Automaton, Region, TooComplex, WithRegions, WithViableBytes
+from harness.reference.automaton import (
+    Automaton,
+    Member,
+    Region,
+    TooComplex,
+    WithMembers,
+    WithRegions,
+    WithViableBytes,
+)
+from harness.reference.walk import Beyond, Walk
 from harness.vocabulary import Vocabulary
 
 LOCK = threading.RLock()
@@ -40,15 +50,26 @@ ROWS_BYTES = 32 << 20
 CELLS = 100_000
 # Forced text that is looked ahead for, in bytes.
 FORCED_BYTES = 1 << 12
-# Nodes visited one by one before a walk goes on by arrays, and from how many children on all bytes are stepped at once.
-VISITS = 4_000
-MANY_CHILDREN = 48
+# What walks through members found, in bytes, before all is forgotten.
+BEYOND_BYTES = 16 << 20
 
 
 class Cell:
     """A state as the masker keeps it, with what was found out about it. ``after``: cells by token, for matchers."""
 
-    __slots__ = ("_moves", "_region", "accepting", "after", "forced", "row", "state", "steps", "touched", "twins")
+    __slots__ = (
+        "_member",
+        "_moves",
+        "_region",
+        "accepting",
+        "after",
+        "forced",
+        "row",
+        "state",
+        "steps",
+        "touched",
+        "twins",
+    )
 
     def __init__(self, state: Hashable, accepting: bool) -> None:
         self.state = state
@@ -61,6 +82,7 @@ class Cell:
         self.twins: dict[int | None, Cell] | None = None
         self._moves: list[tuple[int, Cell]] | None = None
         self._region: Region[Any] | bool | None = False  # False: not asked yet
+        self._member: Member | bool | None = False
 
 
 class Masker:
@@ -85,6 +107,9 @@ class Masker:
             self._region_of = automaton.region
         elif isinstance(automaton, spelling.Utf8 | spelling.JsonString):
             self._region_of = partial(Region, automaton, constant=False, resume=None)
+        self._members = automaton if isinstance(automaton, WithMembers) else None
+        self._beyond: dict[tuple[Hashable, trie.Place], Beyond] = {}
+        self._beyond_bytes = 0
         self._table: regions.Table | None = None
 
     # States
@@ -111,6 +136,8 @@ class Masker:
             for cell in self._kept:
                 cell.row = None
             self._kept.clear()
+            self._beyond.clear()
+            self._beyond_bytes = 0
             self._table = None
 
     def step(self, cell: Cell, byte: int) -> Cell | None:
@@ -144,7 +171,7 @@ class Masker:
         """Every viable byte, with the cell after it."""
         if cell._moves is None:
             with LOCK:
-                region = self._region(cell)
+                region = self.region(cell)
                 if region is not None:
                     inside = [byte for byte, after in enumerate(self._viable_inside(region)) if after]
                     candidates: Iterable[int] = sorted({*inside, *(region.follow or ())}) if region.open else inside
@@ -166,7 +193,7 @@ class Masker:
             return None
         if cell._moves is None:
             with LOCK:
-                region = self._region(cell)
+                region = self.region(cell)
                 # A closing byte may turn out not to be viable outside; two others settle it.
                 if region is not None and 256 - self._viable_inside(region).count(regions.DEAD) > 2:
                     return None
@@ -184,12 +211,6 @@ class Masker:
                     at = move[1]
                 cell.forced = bytes(text)
         return cell.forced
-
-    def _region(self, cell: Cell) -> Region[Any] | None:
-        if cell._region is False:
-            cell._region = None if self._region_of is None else self._region_of(cell.state)
-        assert not isinstance(cell._region, bool)
-        return cell._region
 
     # Rows
 
@@ -240,10 +261,9 @@ class Masker:
         tokens = self._forced_tokens(cell) if move is not None else None
         if tokens is not None:
             row = bitmask.allocate_row(self.vocabulary.size)
-            for token in tokens:
-                bitmask.set_bit(row, token)
+            bitmask.set_bits(row, np.array(tokens, dtype=np.int32))
         else:
-            row = self._walk(cell)
+            row = Walk(self).row(cell)
         if cell.accepting:
             for eos in self._eos:
                 bitmask.set_bit(row, eos)
@@ -263,119 +283,59 @@ class Masker:
             found += self.trie.ids(node)
             at = move[1]
 
-    def _walk(self, cell: Cell) -> Row:
-        """Any state: down the tree along viable bytes."""
-        tree = self.trie
-        first, labels = tree.first_list, tree.labels
-        nodes: list[int] = []  # where viable tokens may end
-        parts: list[Any] = []  # and arrays of such tokens
-        whole: list[Row] = []  # and rows
-        stack = [(0, cell)]
-        while stack:
-            node, at = stack.pop()
-            low, high = first[node], first[node + 1]
-            if low == high:
-                continue
-            region = self._region(at)
-            if region is not None:
-                inside = self._regions.inside(
-                    region.machine, region.state, node, ends=region.resume is not None, open_=region.open
-                )
-                if region.open:
-                    self._follow(region, node, at, nodes, stack)
-                if inside.row is not None:
-                    whole.append(inside.row)
-                else:
-                    parts.append(inside.tokens)
-                for end in inside.ends:
-                    self._leave(region, node, end, nodes, parts, stack)
-                continue
-            if at._moves is None and high - low > MANY_CHILDREN:
-                self.moves(at)
-            if at._moves is not None and len(at._moves) < high - low:
-                for byte, after in at._moves:
-                    child = labels.find(byte, low, high)
-                    if child >= 0:
-                        nodes.append(child)
-                        stack.append((child, after))
-            else:
-                for child in range(low, high):
-                    try:
-                        found = at.steps[labels[child]]
-                    except KeyError:
-                        found = self.step(at, labels[child])
-                    if found is not None:
-                        nodes.append(child)
-                        stack.append((child, found))
-            if len(nodes) > VISITS:
-                parts.append(self._wide(stack))
-                break
-        allowed = np.zeros(tree.size, dtype=np.bool_)
-        tokens, _ = regions.tokens_at(tree, np.array(nodes, dtype=np.int32))
-        allowed[tokens] = True
-        for part in parts:
-            allowed[part] = True
-        row = bitmask.pack(allowed)
-        for other in whole:
-            row |= other
-        return row
+    # What a walk asks (``harness.reference.walk``)
 
-    def _leave(
-        self,
-        region: Region[Any],
-        start: int,
-        end: regions.End,
-        nodes: list[int],
-        parts: list[Any],
-        stack: list[tuple[int, Cell]],
-    ) -> None:
-        """Where a scalar that the walk entered at ``start`` ends: what is allowed right there, and where to go on."""
-        assert region.resume is not None
-        same: Cell | None = None
-        if region.constant:
-            state = region.resume(b"")
-            if state is None:
-                return
-            same = self.cell(state)
-        if region.follow is None:
-            for place in end.nodes.tolist():
-                state = region.resume(self.trie.path(start, place)) if same is None else same.state
-                if state is not None:
-                    parts.append(self.trie.ids(place))
-                    stack.append((place, self.cell(state)))
-            return
-        if not region.open:
-            parts.append(end.tokens)
-        for place, text in end.leaving(self.trie, start, region.follow):
-            if same is None:
-                state = region.resume(text)
-                if state is None:
-                    continue
-            after = self.cell(state) if same is None else same
-            if region.open:
-                self._follow(region, place, after, nodes, stack)
-            else:
-                stack.append((place, after))
+    def region(self, cell: Cell) -> Region[Any] | None:
+        if cell._region is False:
+            cell._region = None if self._region_of is None else self._region_of(cell.state)
+        assert not isinstance(cell._region, bool)
+        return cell._region
 
-    def _follow(
-        self, region: Region[Any], node: int, cell: Cell, nodes: list[int], stack: list[tuple[int, Cell]]
-    ) -> None:
-        """From inside an open scalar: the bytes that end it."""
-        assert region.follow is not None
-        low, high = self.trie.first_list[node], self.trie.first_list[node + 1]
-        for byte in region.follow:
-            child = self.trie.labels.find(byte, low, high)
-            after = self.step(cell, byte) if child >= 0 else None
-            if after is not None:
-                nodes.append(child)
-                stack.append((child, after))
+    def inside(self, region: Region[Any], node: int) -> regions.Inside:
+        return self._regions.inside(
+            region.machine, region.state, node, ends=region.resume is not None, open_=region.open
+        )
 
-    def _wide(self, waiting: list[tuple[int, Cell]]) -> Any:
-        """The viable tokens below some nodes, by arrays."""
+    def member(self, cell: Cell) -> Member | None:
+        if self._members is None:
+            return None
+        if cell._member is False:
+            cell._member = self._members.member(cell.state)
+        assert not isinstance(cell._member, bool)
+        return cell._member
+
+    def depth(self, cell: Cell) -> int:
+        assert self._members is not None
+        return self._members.depth(cell.state)
+
+    def beyond(self, member: Member, place: trie.Place, begin: Callable[[], Cell | None]) -> Beyond | None:
+        """What follows from a place in the tree before a member; ``begin`` gives a cell before one of its kind. None
+        where there is no such cell."""
+        key = (member.kind, place)
+        found = self._beyond.get(key)
+        if found is None:
+            cell = begin()
+            if cell is None:
+                return None
+            member = Member(member.kind, self.depth(cell))
+            found = Walk(self, member).beyond(place, cell)
+            self._beyond_bytes += found.tokens.nbytes + 500
+            if self._beyond_bytes > BEYOND_BYTES:
+                self._beyond.clear()
+                self._beyond_bytes = found.tokens.nbytes + 500
+            self._beyond[key] = found
+        return found
+
+    def wide(self, waiting: list[tuple[trie.Place, Cell]]) -> Any:
+        """The viable tokens below some places, by arrays."""
         if self._table is None or len(self._table) > regions.TABLE_BOUND:
             self._table = regions.Table(_Keyed(self.automaton), ends=False)
-        numbers = [self._table.number(cell.state) for _, cell in waiting]
-        reached = regions.walk(self.trie, self._table, [node for node, _ in waiting], numbers)
+        nodes, numbers = [], []
+        for place, cell in waiting:
+            for node in (place,) if isinstance(place, int) else place.nodes:
+                nodes.append(node)
+                numbers.append(self._table.number(cell.state))
+        reached = regions.walk(self.trie, self._table, nodes, numbers)
         tokens, _ = regions.tokens_at(self.trie, reached.nodes)
         return tokens
 

@@ -445,26 +445,26 @@ _numbers = itertools.count()
 
 def _read(state: State, byte: int) -> State | None:
     """RFC 8259's grammar of numbers, one byte on; nothing asked of the sets."""
-    phase = state.phase
+    phase, negative, mantissa, scale, exponent_negative, exponent, alive = state
     digit = byte - 0x30 if byte in _DIGITS else -1
     if phase in ("start", "minus"):
-        if digit == 0:
-            return state._replace(phase="zero")
-        if digit > 0:
-            return state._replace(phase="int", mantissa=digit)
-        return state._replace(phase="minus", negative=True) if byte == 0x2D and phase == "start" else None
-    if phase in ("zero", "int", "frac") and byte in _TAIL_E:
-        return state._replace(phase="e")
-    if phase in ("zero", "int") and byte == 0x2E:
-        return state._replace(phase="dot")
-    if phase == "int" and digit >= 0:
-        return state._replace(mantissa=state.mantissa * 10 + digit)
-    if phase in ("dot", "frac") and digit >= 0:
-        return state._replace(phase="frac", mantissa=state.mantissa * 10 + digit, scale=state.scale + 1)
+        if digit < 0:
+            return state._replace(phase="minus", negative=True) if byte == 0x2D and phase == "start" else None
+        return State("int" if digit else "zero", negative, digit, scale, exponent_negative, exponent, alive)
+    if digit >= 0:
+        if phase == "int":
+            return State("int", negative, mantissa * 10 + digit, scale, exponent_negative, exponent, alive)
+        if phase in ("dot", "frac"):
+            return State("frac", negative, mantissa * 10 + digit, scale + 1, exponent_negative, exponent, alive)
+        if phase in ("e", "sign", "exp"):
+            return State("exp", negative, mantissa, scale, exponent_negative, exponent * 10 + digit, alive)
+        return None
+    if byte in _TAIL_E and phase in ("zero", "int", "frac"):
+        return State("e", negative, mantissa, scale, exponent_negative, exponent, alive)
+    if byte == 0x2E and phase in ("zero", "int"):
+        return State("dot", negative, mantissa, scale, exponent_negative, exponent, alive)
     if phase == "e" and byte in (0x2B, 0x2D):
-        return state._replace(phase="sign", exponent_negative=byte == 0x2D)
-    if phase in ("e", "sign", "exp") and digit >= 0:
-        return state._replace(phase="exp", exponent=state.exponent * 10 + digit)
+        return State("sign", negative, mantissa, scale, byte == 0x2D, exponent, alive)
     return None
 
 

@@ -94,6 +94,10 @@ class Objects:
                 found.append((value, reached))
         return found
 
+    def is_plain(self, at: ObjectAt) -> bool:
+        """Whether the value of a key that may come next is just what the shape says of the key: no debt can be paid."""
+        return self._duplicates != "last_wins" and not at.owed
+
     def _allows(self, at: ObjectAt, key: str) -> bool:
         """Whether ``key`` can come next."""
         if not self._usable(at, key):

@@ -17,9 +17,10 @@ from __future__ import annotations
 import dataclasses
 from array import array
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -37,13 +38,16 @@ Numbers = npt.NDArray[np.int32]
 # Rows of a table (1 KB in numpy, 2 KB as a list) before it starts anew; rows of masks and ends of scalars in bytes.
 TABLE_BOUND = 16_384
 CACHE_BYTES = 64 << 20
-# A language is taken for near to that of all strings if as many first bytes lead to the same state; and is near if its
-# states differ at no more nodes of the tree.
+# A language is taken for near to another if as many first bytes lead to the same state; and is near if its states
+# differ at no more nodes of the tree. So many are kept to compare with.
 NEAR_BYTES = 32
 NEAR_NODES = 4_000
+NEAR_KEPT = 6
 # Nodes waiting to be walked from which numpy is faster than a loop.
 WIDE = 200
 FEW = 60
+# Bytes that can come first from which a walk through the whole tree is quicker than one that follows what is viable.
+BROAD = 48
 
 _SCALARS = regular.star(regular.chars(codepoints.SCALARS))
 
@@ -119,7 +123,11 @@ class Table:
 
     def children(self, number: int, many: int) -> array[int]:
         """``known``, or the whole row where that is the quicker way to ``many`` bytes."""
-        return self.known(number) if many < MANY or self.pending[number] else self.row(number)
+        return self.known(number) if many < MANY or self._costly(number) else self.row(number)
+
+    def _costly(self, number: int) -> bool:
+        """Whether a whole row takes many steps."""
+        return bool(self.pending[number]) and self.states[number].pending[0] in ("hex", "utf8")  # type: ignore[union-attr]
 
     def steps(self, numbers: Numbers, bytes_: npt.NDArray[np.uint8]) -> Numbers:
         """The states after one byte each."""
@@ -134,7 +142,7 @@ class Table:
             for place in np.unique(places[after < 0]).tolist():
                 number, byte = place >> 8, place & 255
                 if self._matrix[number, byte] < 0:  # not yet known by an earlier place
-                    known = self.known(number) if self.pending[number] else self.row(number)
+                    known = self.known(number) if self._costly(number) else self.row(number)
                     if known[byte] < 0:
                         self.after(number, byte)
                     self._matrix[number] = np.frombuffer(known, dtype=np.int32)
@@ -168,6 +176,11 @@ def machine_spans(machine: KeyedAutomaton, state: Hashable) -> Iterator[Span]:
         if state.at == "body" and not state.pending:
             yield from _between_characters(machine, state)
             return
+        if state.pending[:1] == ("tail",):
+            any_tail = machine.step(state, 0x80)
+            assert any_tail is not None
+            yield 0x80, 0xBF, any_tail
+            return
         candidates: Iterable[int] = _candidates(machine, state)
     elif isinstance(machine, WithViableBytes):
         candidates = machine.viable_bytes(state)
@@ -186,7 +199,7 @@ def _candidates(machine: spelling.JsonString | spelling.Utf8, state: spelling.St
     if state.at == "open":
         return (spelling.QUOTE,)
     match state.pending[:1]:
-        case ("utf8",) | ("tail",):
+        case ("utf8",):
             return range(0x80, 0xC0)
         case ("escape",):
             return b'"\\/bfnrtu'
@@ -207,7 +220,8 @@ def _between_characters(machine: spelling.JsonString | spelling.Utf8, state: spe
     """The same answers as ``step``'s, most of them taken from the step function as a whole."""
     starts, targets = regular.moves(state.node)
     # ASCII
-    low, apart = 0, ()
+    low = 0
+    apart: tuple[int, ...] = ()
     if isinstance(machine, spelling.JsonString):
         low, apart = 0x20, (spelling.QUOTE, spelling.BACKSLASH)
     leads = list(_LEADS_APART)
@@ -309,6 +323,33 @@ def walk(trie: Trie, table: Table, nodes: Sequence[int], numbers: Sequence[int])
     return Reached(*inside, *outside)
 
 
+def walk_whole(trie: Trie, table: Table, number: int, *, counted: bool) -> Reached:
+    """The same from the root, for a state from which most of the tree is viable: level by level, without looking for
+    what has died. counted: whether the characters are counted; all 0 if not."""
+    states = np.zeros(trie.nodes, dtype=np.int32)
+    counts = np.zeros(trie.nodes, dtype=np.int32)
+    states[0] = number
+    for depth in range(1, len(trie.levels) - 1):
+        low, high = trie.levels[depth : depth + 2].tolist()
+        parents = trie.parent[low:high]
+        after = states[low:high] = table.steps(states[parents], trie.label_array[low:high])
+        if counted:
+            counts[low:high] = counts[parents] + ~table.are_pending(after)
+        if not after.any():
+            break
+    states[0] = DEAD
+    final = table.are_final(states)
+    ended = np.flatnonzero(final)
+    if table.open:
+        ended = np.flatnonzero(table.are_stops(states) & (trie.first[1:] > trie.first[:-1]))
+    # A scalar's end completes no character.
+    end_counts = counts[ended] - (counted and not table.open)
+    inside = np.flatnonzero((states != DEAD) & ~final)
+    return Reached(
+        inside.astype(np.int32), states[inside], counts[inside], ended.astype(np.int32), states[ended], end_counts
+    )
+
+
 def _children(trie: Trie, nodes: Numbers) -> tuple[Numbers, Numbers]:
     """The children of some nodes: for each the index of its parent in ``nodes``, and the child."""
     return _slices(trie.first, nodes)
@@ -321,6 +362,11 @@ def tokens_at(trie: Trie, nodes: Numbers) -> tuple[npt.NDArray[np.int32], Number
         ids = [trie.ids(node) for node in listed]
         tokens = np.array([token for some in ids for token in some], dtype=np.int32)
         return tokens, np.array([i for i, some in enumerate(ids) for _ in some], dtype=np.int32)
+    if 8 * nodes.size > trie.nodes:
+        index = np.full(trie.nodes, -1, dtype=np.int32)
+        index[nodes] = np.arange(nodes.size, dtype=np.int32)
+        which = index[trie.node_of]
+        return trie.tokens[which >= 0], which[which >= 0]
     which, places = _slices(trie.token_first, nodes)
     return trie.tokens[places], which
 
@@ -341,19 +387,24 @@ class End:
     state: Hashable
     tokens: npt.NDArray[np.int32]
     nodes: Numbers
-    _leaving: dict[bytes, list[tuple[int, bytes]]] = field(default_factory=dict)
+    _leaving: dict[bytes | None, list[tuple[int, bytes]]] = field(default_factory=dict)
+    _places: dict[bytes | None, tries.Place | None] = field(default_factory=dict)
 
-    def leaving(self, trie: Trie, start: int, follow: bytes) -> list[tuple[int, bytes]]:
-        """The nodes from which a token goes on by one of the bytes ``follow``, and the text from node ``start``."""
+    def leaving(self, trie: Trie, start: int, follow: bytes | None) -> list[tuple[int, bytes]]:
+        """The nodes from which a token goes on by one of the bytes ``follow``, and the text from node ``start``;
+        without ``follow``, all nodes."""
         found = self._leaving.get(follow)
         if found is None:
-            first, labels = trie.first_list, trie.labels
-            found = self._leaving[follow] = [
-                (node, trie.path(start, node))
-                for node in self.nodes.tolist()
-                if any(labels.find(byte, first[node], first[node + 1]) >= 0 for byte in follow)
-            ]
+            nodes = self.nodes if follow is None else trie.goes_on(self.nodes, follow)
+            found = self._leaving[follow] = [(node, trie.path(start, node)) for node in nodes.tolist()]
         return found
+
+    def place(self, trie: Trie, follow: bytes | None) -> tries.Place | None:
+        """The same nodes as one place; None where there is none."""
+        if follow not in self._places:
+            nodes = self.nodes if follow is None else trie.goes_on(self.nodes, follow)
+            self._places[follow] = trie.place(tuple(nodes.tolist())) if nodes.size else None
+        return self._places[follow]
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,8 +417,28 @@ class Inside:
     ends: tuple[End, ...]
 
     @property
+    def whole_row(self) -> bitmask.Row:
+        """``row``, at the root."""
+        assert self.row is not None
+        return self.row
+
+    @cached_property
+    def row_and_ends(self) -> bitmask.Row:
+        """At the root: the tokens that stay inside, and those that end the scalar right there."""
+        row = self.whole_row.copy()
+        for end in self.ends:
+            bitmask.set_bits(row, end.tokens)
+        return row
+
+    @cached_property
+    def tokens_and_ends(self) -> npt.NDArray[np.int32]:
+        """The same elsewhere, as ids."""
+        assert self.tokens is not None
+        return np.concatenate([self.tokens, *(end.tokens for end in self.ends)])
+
+    @property
     def size_bytes(self) -> int:
-        own = (0 if self.tokens is None else self.tokens.nbytes) + (0 if self.row is None else self.row.nbytes)
+        own = (0 if self.tokens is None else self.tokens.nbytes) + (0 if self.row is None else 2 * self.row.nbytes)
         return own + sum(e.tokens.nbytes + e.nodes.nbytes for e in self.ends) + 500
 
 
@@ -378,16 +449,14 @@ class _Counted:
 
     tokens: npt.NDArray[np.int32]
     needs: Numbers
-    allowed: npt.NDArray[np.bool_]
-    end_state: Hashable
-    end_tokens: npt.NDArray[np.int32]
+    row: bitmask.Row
+    end: End
     end_token_counts: Numbers
-    end_nodes: Numbers
     end_node_counts: Numbers
 
     @property
     def size_bytes(self) -> int:
-        return 4 * self.tokens.nbytes + self.allowed.nbytes
+        return 4 * self.tokens.nbytes + self.row.nbytes
 
 
 class Regions:
@@ -398,6 +467,7 @@ class Regions:
         self._tables: dict[Hashable, Table] = {}
         self._cache: OrderedDict[Hashable, Inside | _Counted] = OrderedDict()
         self._cached_bytes = 0
+        self._walked_from: dict[Hashable, deque[Hashable]] = {}  # by machine, the last states at the root
 
     def table(self, machine: KeyedAutomaton, *, ends: bool, open_: bool = False) -> Table:
         key = (machine.key, ends, open_)
@@ -431,7 +501,8 @@ class Regions:
             near = self._near(machine, table, state)
             if near is not None:
                 return near
-        reached = walk(self._trie, table, [node], [table.number(state)])
+            self._walked_from.setdefault(machine.key, deque(maxlen=NEAR_KEPT)).append(state)
+        reached = self._reached(table, state, node)
         tokens, _ = tokens_at(self._trie, reached.nodes)
         found = []
         if table.open:  # whoever asks has to look at the text anyway
@@ -442,38 +513,57 @@ class Regions:
             found.append(End(table.states[number], end_tokens, nodes))
         if node:
             return Inside(tokens, None, tuple(found))
-        return Inside(None, bitmask.from_tokens(tokens.tolist(), self._trie.size), tuple(found))
+        row = bitmask.allocate_row(self._trie.size)
+        bitmask.set_bits(row, tokens)
+        return Inside(None, row, tuple(found))
+
+    def _reached(self, table: Table, state: Hashable, node: int, *, counted: bool = False) -> Reached:
+        number = table.number(state)
+        if node == 0 and 256 - table.row(number).count(DEAD) >= BROAD:
+            return walk_whole(self._trie, table, number, counted=counted)
+        return walk(self._trie, table, [node], [number])
 
     def _near(self, machine: KeyedAutomaton, table: Table, state: Hashable) -> Inside | None:
-        """From the root, for a language that is soon like that of all strings (any key but a few): only where its
-        states differ from theirs need be looked at. None where that is not so."""
+        """From the root, for a language that is soon like one that is known: that of all strings (any key but a few),
+        or one met before (a pattern, a few characters further on). Only where their states differ need be looked at.
+        None where there is none."""
         if not table.ends or not isinstance(machine, spelling.JsonString) or not isinstance(state, spelling.State):
             return None
         if state.at != "body" or state.pending:
             return None
         every = spelling.State(regular.ANY if machine.key[2] else _SCALARS, spelling.NOTHING)
-        here, base = table.row(table.number(state)), table.row(table.number(every))
-        if sum(a == b for a, b in zip(here, base, strict=True) if b) < NEAR_BYTES:
+        if state == every:
             return None
-        changed = self._changes(table, table.number(state), table.number(every))
+        here = np.frombuffer(table.row(table.number(state)), dtype=np.int32)
+        most, like = NEAR_BYTES - 1, None
+        for known in (every, *self._walked_from.get(machine.key, ())):
+            there = np.frombuffer(table.row(table.number(known)), dtype=np.int32)
+            alike = int(np.count_nonzero((here == there) & (there != DEAD)))
+            if alike > most:
+                most, like = alike, known
+        if like is None:
+            return None
+        changed = self._changes(table, table.number(state), table.number(like))
         if changed is None:
             return None
-        counted = self._counted(machine, every, ends=True)
+        plain = self.inside(machine, like)
         nodes = np.array([node for node, _ in changed], dtype=np.int32)
         numbers = np.array([number for _, number in changed], dtype=np.int32)
         tokens, which = tokens_at(self._trie, nodes)
-        allowed = counted.allowed.copy()
-        allowed[tokens] = (numbers[which] != DEAD) & ~table.are_final(numbers)[which]
-        stays = counted.end_nodes[~np.isin(counted.end_nodes, nodes)]
-        new = nodes[table.are_final(numbers)]
-        ended = np.union1d(stays, new)
-        row = bitmask.pack(allowed)
-        if not ended.size:
+        stays = ((numbers != DEAD) & ~table.are_final(numbers))[which]
+        row = plain.whole_row.copy()
+        bitmask.set_bits(row, tokens[stays])
+        bitmask.set_bits(row, tokens[~stays], allowed=False)
+        gone = {node for node, _ in changed}
+        ended = [node for end in plain.ends for node in end.nodes.tolist() if node not in gone]
+        ended += [node for node, number in changed if table.final[number]]
+        if not ended:
             return Inside(None, row, ())
-        end_tokens, _ = tokens_at(self._trie, ended)
+        end_nodes = np.array(sorted(ended), dtype=np.int32)
+        end_tokens, _ = tokens_at(self._trie, end_nodes)
         # A JSON string ends in one state.
         end_state = spelling.State(regular.EPSILON, spelling.NOTHING, "closed")
-        return Inside(None, row, (End(end_state, end_tokens, ended),))
+        return Inside(None, row, (End(end_state, end_tokens, end_nodes),))
 
     def _changes(self, table: Table, number: int, base: int) -> list[tuple[int, int]] | None:
         """The nodes at which two states have led to different ones, with the first's; None where they are many."""
@@ -520,12 +610,10 @@ class Regions:
         endless = dataclasses.replace(state, node=regular.star(regular.chars(ranges)))
         counted = self._counted(machine, endless, ends)
         most = int(counted.needs.max(initial=0))
-        if high is None or high >= most:
-            allowed = counted.allowed
-        else:
-            allowed = counted.allowed.copy()
-            allowed[counted.tokens[counted.needs > high]] = False
-        row = bitmask.pack(allowed)
+        row = counted.row
+        if high is not None and high < most:
+            row = row.copy()
+            bitmask.set_bits(row, counted.tokens[counted.needs > high], allowed=False)
         fits = counted.end_token_counts >= low
         ended = counted.end_node_counts >= low
         if high is not None:
@@ -533,29 +621,30 @@ class Regions:
             ended &= counted.end_node_counts <= high
         if not ended.any():
             return Inside(None, row, ())
-        return Inside(None, row, (End(counted.end_state, counted.end_tokens[fits], counted.end_nodes[ended]),))
+        if ended.all():
+            return Inside(None, row, (counted.end,))
+        end = counted.end
+        return Inside(None, row, (End(end.state, end.tokens[fits], end.nodes[ended]),))
 
     def _counted(self, machine: KeyedAutomaton, state: Hashable, ends: bool) -> _Counted:
         key = ("counted", machine.key, ends, state)
         found = self._cached(key)
         if found is None:
             table = self.table(machine, ends=ends)
-            reached = walk(self._trie, table, [0], [table.number(state)])
+            reached = self._reached(table, state, 0, counted=True)
             tokens, which = tokens_at(self._trie, reached.nodes)
             needs = reached.counts + table.are_pending(reached.numbers)
-            allowed = np.zeros(self._trie.size, dtype=np.bool_)
-            allowed[tokens] = True
+            row = bitmask.allocate_row(self._trie.size)
+            bitmask.set_bits(row, tokens)
             end_states = {table.states[number] for number in np.unique(reached.end_numbers).tolist()}
             assert len(end_states) <= 1, "the machine ends in several states after texts of one kind"
             end_tokens, end_which = tokens_at(self._trie, reached.end_nodes)
             found = _Counted(
                 tokens,
                 needs[which],
-                allowed,
-                next(iter(end_states), None),
-                end_tokens,
+                row,
+                End(next(iter(end_states), None), end_tokens, reached.end_nodes),
                 reached.end_counts[end_which],
-                reached.end_nodes,
                 reached.end_counts,
             )
             self._keep(key, found)

@@ -34,6 +34,8 @@ HIGH, LOW = (0xD800, 0xDBFF), (0xDC00, 0xDFFF)
 # surrogate. ``first`` is a high surrogate that stands before, or −1.
 Pending = tuple[()] | tuple[str, int] | tuple[str, int, int, int]
 NOTHING: Pending = ()
+# Ranges of characters with one language after each, up to which a language is told by them alone.
+FEW_PIECES = 4
 
 
 def utf8_lead(byte: int) -> Pending | None:
@@ -68,10 +70,19 @@ def started(node: Node, pending: tuple[str, int, int, int]) -> State | None:
     _, low, high, left = pending
     starts, targets = regular.moves(node)
     at = bisect_right(starts, low)
-    if high - low + 1 == 1 << 6 * left and (at == len(starts) or starts[at] > high):
+    end = bisect_right(starts, high)
+    if at == end and high - low + 1 == 1 << 6 * left:
         # One language after each of them: then it does not matter which it is, and states stay few.
         return None if regular.is_empty(targets[at - 1]) else State(targets[at - 1], ("tail", left))
-    return State(node, pending) if codepoints.meets(regular.live(node), low, high) else None
+    if end - at > FEW_PIECES:
+        return State(node, pending) if codepoints.meets(regular.live(node), low, high) else None
+    # What the language is elsewhere does not matter any more: it is told by these characters alone.
+    pieces = []
+    for i in range(at - 1, end):
+        if not regular.is_empty(targets[i]):
+            first, last = max(low, starts[i]), min(high, starts[i + 1] - 1 if i + 1 < len(starts) else high)
+            pieces.append(regular.concat(regular.chars(((first, last),)), targets[i]))
+    return State(regular.union(*pieces), pending) if pieces else None
 
 
 def _tail(state: State, byte: int) -> State | None:
@@ -310,8 +321,6 @@ def _fits(pending: Pending, minimal: bool, lone: bool) -> Iterator[tuple[int, Ra
         return
     yield (
         -1,
-        codepoints.union(
-            short, escaped if lone else codepoints.difference(escaped, (codepoints.SURROGATES,))
-        ),
+        codepoints.union(short, escaped if lone else codepoints.difference(escaped, (codepoints.SURROGATES,))),
     )
     yield from ((-1, astral) for astral in _pairs_from(escaped))

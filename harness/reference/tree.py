@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal
@@ -24,7 +24,7 @@ from harness.errors import UnsupportedError
 from harness.profile import Profile
 from harness.reference import regular, spelling
 from harness.reference.arrays import ArrayAt
-from harness.reference.automaton import Region, TooComplex
+from harness.reference.automaton import Member, Region, TooComplex
 from harness.reference.keywords import Schemas
 from harness.reference.life import Life
 from harness.reference.numbers import Number, NumberSet
@@ -177,7 +177,13 @@ class Tree:
                 at = self._guarded(at, byte)
             return at
 
+        def before_value(text: bytes) -> Member | None:
+            """After a key that is read in one way, without debts: ``resume`` leads there."""
+            raw, ((_, at, _),) = state.data
+            return self._member("after key", "key", 0, state.frame.depth + 1, (at.shape.every.at(_key(raw + text)),))
+
         follow = _SPACES if state.frame.kind == "document" else _AFTER_MEMBER
+        member = None
         if state.mode == "number":
             machine, number, _ = state.data
             return Region(machine, number, False, resume, open=True, follow=follow)
@@ -186,6 +192,8 @@ class Tree:
             constant = len(parts) == 1 and state.record is None
         elif state.mode == "key":
             parts, constant, follow = state.data[1], False, _AFTER_KEY
+            if len(parts) == 1 and state.record is None and self._objects.is_plain(parts[0][1]):
+                member = before_value
         else:
             return None
         first: spelling.State = parts[0][0]
@@ -196,7 +204,21 @@ class Tree:
         if constant:
             done = self._done(state.frame, parts[0][1], state.record)
             return Region(self._strings, inside, True, lambda _: done, follow=follow)
-        return Region(self._strings, inside, False, resume, follow=follow)
+        return Region(self._strings, inside, False, resume, follow=follow, member=member)
+
+    def member(self, state: State) -> Member | None:
+        """A value, or a key's colon and its value: what may follow there hangs on the expressions alone, until the
+        container goes on."""
+        if state.mode not in ("value", "after key") or state.frame.kind == "document" or state.record is not None:
+            return None
+        frame = state.frame
+        return self._member(state.mode, state.where, state.gap, frame.depth, (expr for expr, _, _ in frame.branches))
+
+    def _member(self, mode: Mode, where: Where, gap: int, depth: int, exprs: Iterable[Expr]) -> Member:
+        return Member((mode, where, gap, depth if self._whitespace.is_exact else 0, frozenset(exprs)), depth)
+
+    def depth(self, state: State) -> int:
+        return state.frame.depth
 
     def viable_bytes(self, state: State) -> bytes:
         """Bytes among which are all that can follow, by the place in JSON's grammar."""
@@ -503,7 +525,7 @@ class Tree:
             if not going:
                 return None
             return self._state("key", "start", 0, (raw + bytes((byte,)), tuple(going)), state.frame, record)
-        key: str = json.loads(b'"' + raw + b'"')
+        key = _key(raw + bytes((byte,)))
         merged: dict[tuple[Expr, Any], int] = {}
         for _, at, serves in closed:
             for expr, then in self._objects.after(at, key):
@@ -514,6 +536,14 @@ class Tree:
         return self._state(
             "after key", "key", 0, None, self._frame("object", branches, state.frame, None, False), record
         )
+
+
+def _key(closed: bytes) -> str:
+    """A key from its bytes after the opening quote."""
+    if 0x5C not in closed:
+        return closed[:-1].decode()
+    key: str = json.loads(b'"' + closed)
+    return key
 
 
 def _value(text: bytes) -> Json:

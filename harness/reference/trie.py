@@ -22,6 +22,39 @@ Ints = npt.NDArray[np.int32]
 
 # Trees kept in a process: a run uses one or two vocabularies, a tree of 129,280 tokens takes about 10 MB.
 KEPT = 4
+# Bundles kept with a tree (1 KB and more each) before all are forgotten.
+BUNDLES = 4_096
+
+
+class Bundle:
+    """Several nodes as one: a text leads from it to wherever it leads from any of them."""
+
+    __slots__ = ("_children", "nodes")
+
+    def __init__(self, nodes: tuple[int, ...]) -> None:
+        self.nodes = nodes
+        self._children: list[tuple[int, list[int], Place]] | None = None
+
+    def children(self, trie: Trie) -> list[tuple[int, list[int], Place]]:
+        """By each byte: the byte, the tokens that end there, and where it leads."""
+        if self._children is None:
+            below: dict[int, list[int]] = {}
+            for node in self.nodes:
+                for child in range(trie.first_list[node], trie.first_list[node + 1]):
+                    below.setdefault(trie.labels[child], []).append(child)
+            self._children = [
+                (
+                    byte,
+                    [t for node in nodes for t in trie.ids(node)],
+                    nodes[0] if len(nodes) == 1 else Bundle(tuple(nodes)),
+                )
+                for byte, nodes in below.items()
+            ]
+        return self._children
+
+
+# A node, or several as one.
+Place = int | Bundle
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +151,34 @@ class Trie:
             node = self.parent_list[node]
         out.reverse()
         return bytes(out)
+
+    def place(self, nodes: tuple[int, ...]) -> Place:
+        """Some nodes as one; the same object for the same nodes."""
+        if len(nodes) == 1:
+            return nodes[0]
+        found = self._bundles.get(nodes)
+        if found is None:
+            if len(self._bundles) >= BUNDLES:
+                self._bundles.clear()
+            found = self._bundles[nodes] = Bundle(nodes)
+        return found
+
+    @cached_property
+    def _bundles(self) -> dict[tuple[int, ...], Bundle]:
+        return {}
+
+    def goes_on(self, nodes: Ints, follow: bytes) -> Ints:
+        """Those of some nodes that have a child by one of the bytes ``follow``."""
+        found = self._going_on.get(follow)
+        if found is None:
+            found = np.zeros(self.nodes, dtype=np.bool_)
+            found[self.parent[1:][np.isin(self.label_array[1:], np.frombuffer(follow, dtype=np.uint8))]] = True
+            self._going_on[follow] = found
+        return nodes[found[nodes]]
+
+    @cached_property
+    def _going_on(self) -> dict[bytes, npt.NDArray[np.bool_]]:
+        return {}
 
     def below(self, node: int) -> int:
         """How many nodes lie below a node."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from harness import bitmask
 from harness.errors import MasktaxError
 from harness.reference import masker as masker_module
-from harness.reference import numbers, regex_syntax, regions, regular, spelling
+from harness.reference import numbers, regex_syntax, regions, regular, spelling, walk
 from harness.reference.automaton import Automaton
 from harness.reference.masker import Masker, naive_row
 from harness.vocabulary import Vocabulary, synthetic
@@ -285,7 +285,7 @@ def test_a_table_that_starts_anew_changes_no_row(monkeypatch: pytest.MonkeyPatch
 
 
 def test_wide_walks_by_arrays_change_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masker_module, "VISITS", 10)
+    monkeypatch.setattr(walk, "VISITS", 10)
     monkeypatch.setattr(regions, "WIDE", 3)
     agrees(Listing([NODES["searched"], NODES["two to five"]]), VOCABULARY, [b'["ab\\u00e9'])
     agrees(ListingWithRegions([NODES["other words"], NODES["any"]]), VOCABULARY, [b'["name'])
