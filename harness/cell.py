@@ -6,7 +6,7 @@ stages. Both are plain data with ``to_json``/``from_json``. docs/FORMAT.md docum
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -32,6 +32,15 @@ class Document:
 
 
 @dataclass(frozen=True)
+class Companion:
+    """Another constraint that shares a batch with the cell's own, with its valid documents (never empty)."""
+
+    name: str
+    constraint: Constraint
+    documents: tuple[Document, ...]
+
+
+@dataclass(frozen=True)
 class Cell:
     """One cell: everything its worker needs to know, and nothing that needs the manager side to interpret.
 
@@ -41,7 +50,8 @@ class Cell:
     constraint_name: ``tier/name``. profile: a name in the backend's ``profiles``.
     stages: in the order in which they run. conditions: the inner axes, ``{axis: values}``: what is varied inside the
     process and labels samples instead of making cells (``cache``, ``rollback_tokens``, ``draft_tokens``).
-    plan: keyword arguments of ``harness.measure.Plan``. verify_rows: at most how many distinct steps of the cell are
+    companions: other constraints for stages that fill batches of several. plan: keyword arguments of
+    ``harness.measure.Plan``. verify_rows: at most how many distinct steps of the cell are
     compared with the judge over the whole row. time_limit_s and memory_limit_bytes: for the cell's whole process group.
     """
 
@@ -62,6 +72,7 @@ class Cell:
     profile: str = "default"
     process: int = 0
     conditions: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    companions: tuple[Companion, ...] = ()
     plan: Mapping[str, Any] = field(default_factory=dict)
     verify_rows: int = 24
     time_limit_s: float = 120.0
@@ -76,17 +87,26 @@ class Cell:
         return replace(self, stages=stages)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"constraint": self.constraint.to_json()}
+        companions = [asdict(c) | {"constraint": c.constraint.to_json()} for c in self.companions]
+        return asdict(self) | {"constraint": self.constraint.to_json(), "companions": companions}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Cell:
         fields = dict(data)
         fields["constraint"] = Constraint.from_json(fields["constraint"])
         for name in ("valid", "invalid"):
-            fields[name] = tuple(Document(d["name"], d["text"], tuple(d["tokens"])) for d in fields[name])
+            fields[name] = _documents(fields[name])
+        fields["companions"] = tuple(
+            Companion(c["name"], Constraint.from_json(c["constraint"]), _documents(c["documents"]))
+            for c in fields.get("companions", ())
+        )
         fields["stages"] = tuple(fields["stages"])
         fields["conditions"] = {k: tuple(v) for k, v in fields.get("conditions", {}).items()}
         return cls(**fields)
+
+
+def _documents(data: Iterable[Mapping[str, Any]]) -> tuple[Document, ...]:
+    return tuple(Document(d["name"], d["text"], tuple(d["tokens"])) for d in data)
 
 
 @dataclass(frozen=True)
@@ -157,8 +177,20 @@ class Measurement:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """Conditions of a stage that were not timed, while others were: ``unsupported`` (a policy that the library does
+    not have, a kernel that needs a device) or ``wrong`` (checked before timing, and found to give another result)."""
+
+    conditions: Mapping[str, Any]
+    kind: Literal["unsupported", "wrong"]
+    reason: str
+
+
+@dataclass(frozen=True)
 class Record:
     """What is known of one stage of one cell: an outcome and, where it was timed, its measurements.
+
+    refusals: the conditions under which it was not timed, and why.
 
     clock: name, resolution_ns, overhead_ns of the clock, measured in this very process. facts: one-off facts the
     worker saw (peak resident bytes, thread count, …).
@@ -167,6 +199,7 @@ class Record:
     stage: str
     outcome: Outcome
     measurements: tuple[Measurement, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
     clock: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -194,6 +227,7 @@ class Record:
             "difference": None if self.outcome.difference is None else asdict(self.outcome.difference),
             "not_reached": self.outcome.not_reached,
             "measurements": [asdict(m) for m in self.measurements],
+            "refusals": [asdict(r) for r in self.refusals],
             "clock": dict(self.clock),
             "facts": dict(self.facts),
         }

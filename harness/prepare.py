@@ -13,7 +13,7 @@ from typing import Any
 from harness import catalogue, encoders, loaders, paths
 from harness.backends import registry
 from harness.catalogue import Entry, Instance
-from harness.cell import Cell, Document
+from harness.cell import Cell, Companion, Document
 from harness.errors import MasktaxError
 from harness.profile import Profile
 from harness.scenario import Point, Scenario, Variant
@@ -33,9 +33,10 @@ def prepare(
     Documents are shared: two cells with the same vocabulary and spelling hold the very same objects.
     """
     points = list(points)
-    entries = {e.name: e for e in catalogue.select(list(dict.fromkeys(p.constraint for p in points)), root=schemas)}
+    named = [name for p in points for name in (p.constraint, *p.workload.companions)]
+    entries = {e.name: e for e in catalogue.select(list(dict.fromkeys(named)), root=schemas)}
     desk = _Desk(paths.cache() if cache is None else cache)
-    return [_cell(scenario, point, entries[point.constraint], desk) for point in points]
+    return [_cell(scenario, point, entries, desk) for point in points]
 
 
 def declared(adapter: str, options: Mapping[str, Any], name: str) -> Profile | None:
@@ -82,15 +83,20 @@ class _Desk:
         return self._documents[key]
 
 
-def _cell(scenario: Scenario, point: Point, entry: Entry, desk: _Desk) -> Cell:
+def _cell(scenario: Scenario, point: Point, entries: Mapping[str, Entry], desk: _Desk) -> Cell:
+    entry = entries[point.constraint]
     path, vocabulary = desk.vocabulary(point.vocabulary_source)
     profile = desk.profile(Variant(point.adapter, point.options), point.profile)
 
-    def documents(kind: str, instances: Sequence[Instance], most: int | None) -> tuple[Document, ...]:
+    def documents(of: Entry, kind: str, instances: Sequence[Instance], most: int | None) -> tuple[Document, ...]:
         return tuple(
-            desk.document(entry.name, f"{kind}/{i}", catalogue.spell(entry, instance, profile), vocabulary)
+            desk.document(of.name, f"{kind}/{i}", catalogue.spell(of, instance, profile), vocabulary)
             for i, instance in enumerate(instances[:most])
         )
+
+    def valid(of: Entry) -> tuple[Document, ...]:
+        # The documents that only some profiles admit come last, so that numbers mean the same documents everywhere.
+        return documents(of, "valid", catalogue.valid_under(of, profile), point.workload.valid)
 
     return Cell(
         id=point.id,
@@ -104,13 +110,15 @@ def _cell(scenario: Scenario, point: Point, entry: Entry, desk: _Desk) -> Cell:
         constraint_name=point.constraint,
         constraint=entry.constraint,
         stages=point.stages,
-        # The documents that only some profiles admit come last, so that numbers mean the same documents everywhere.
-        valid=documents("valid", catalogue.valid_under(entry, profile), point.workload.valid),
-        invalid=documents("invalid", entry.invalid, point.workload.invalid),
+        valid=valid(entry),
+        invalid=documents(entry, "invalid", entry.invalid, point.workload.invalid),
         options=dict(point.options),
         profile=point.profile,
         process=point.process,
         conditions=dict(point.conditions),
+        companions=tuple(
+            Companion(name, entries[name].constraint, valid(entries[name])) for name in point.workload.companions
+        ),
         plan=dict(scenario.measure),
         verify_rows=point.workload.verify_rows,
         time_limit_s=point.workload.time_limit_s,

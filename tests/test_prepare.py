@@ -190,3 +190,10 @@ def test_a_document_that_cannot_be_encoded_is_named(make: Make, schemas: Path, m
     monkeypatch.setattr(prepare_module.encoders, "encode", refuse)
     with pytest.raises(MasktaxError, match="flat/pair, valid/0: no such character"):
         make()
+
+
+def test_companions_travel_with_documents_of_their_own(make: Make) -> None:
+    cell = make(companions=("choice/answer",), valid=2)["spaced", "flat/pair"]
+    (companion,) = cell.companions
+    assert (companion.name, [d.text for d in companion.documents]) == ("choice/answer", ["yes", "no"])
+    assert Cell.from_json(json.loads(json.dumps(cell.to_json()))) == cell

@@ -543,3 +543,12 @@ def test_the_description_names_every_key_axis_and_value(tmp_path: Path) -> None:
     example = text.partition("```toml\n")[2].partition("```")[0]
     (tmp_path / "strings.toml").write_text(example, encoding="utf-8")
     assert len(expand(load(tmp_path / "strings.toml"))) > 4
+
+
+def test_companions_are_constraints_named_by_globs(write: Write) -> None:
+    named = read(
+        write(replace=('stages = ["compile", "fill", "accept"]', 'stages = ["fill"]\ncompanions = ["regex/*"]'))
+    )
+    assert named.workload.companions == ("regex/date",)
+    with pytest.raises(MasktaxError, match=r"workload\.companions: no constraint matches"):
+        read(write(replace=('stages = ["compile", "fill", "accept"]', 'stages = ["fill"]\ncompanions = ["regx/*"]')))

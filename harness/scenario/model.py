@@ -60,11 +60,13 @@ class Variant:
 
 @dataclass(frozen=True)
 class Workload:
-    """What a cell does and within which limits. valid, invalid: how many instances of each (None: all there are)."""
+    """What a cell does and within which limits. valid, invalid: how many instances of each (None: all there are).
+    companions: constraints that share a batch with each cell's own, for stages that fill batches of several."""
 
     stages: tuple[str, ...]
     valid: int | None = None
     invalid: int | None = None
+    companions: tuple[str, ...] = ()
     verify_rows: int = 24
     time_limit_s: float = 120.0
     memory_limit_mb: int = 8192

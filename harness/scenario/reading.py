@@ -165,7 +165,7 @@ def _scenario(path: Path, text: str, top: Table, names: Known) -> Scenario:
         top.fail("name", f"is {name!r}, but the file is called {path.stem!r}: they must be the same")
     analysis = top.table("analysis")
     analysis.only(["question", "reading"])
-    workload = _workload(top.table("workload"), None)
+    workload = _workload(top.table("workload"), None, names)
     variants = _variants(top.table("variants", {}), names)
     environments = _environments(top.table("environments", {}))
     axes = _axes(top.table("axes"), names, variants, environments, ())
@@ -195,7 +195,7 @@ def _scenario(path: Path, text: str, top: Table, names: Known) -> Scenario:
     return scenario
 
 
-def _workload(table: Table, base: Workload | None) -> Workload:
+def _workload(table: Table, base: Workload | None, names: Known) -> Workload:
     """The ``[workload]`` table, or (with ``base``) what an include says differently."""
     keys = [f.name for f in dataclasses.fields(Workload)]
     if base is None:
@@ -206,6 +206,7 @@ def _workload(table: Table, base: Workload | None) -> Workload:
         stages=stages,
         valid=table.whole("valid", start.valid),
         invalid=table.whole("invalid", start.invalid),
+        companions=_constraints(table, "companions", names) if "companions" in table.data else start.companions,
         verify_rows=table.whole("verify_rows", start.verify_rows, least=0),
         time_limit_s=table.positive("time_limit_s", start.time_limit_s),
         memory_limit_mb=table.whole("memory_limit_mb", start.memory_limit_mb),
@@ -301,16 +302,9 @@ def values_of_axis(
             if isinstance(v, bool) or not isinstance(v, int) or not 1 <= v <= _MAX_TOKENS:
                 table.fail(axis, f"must be whole numbers from 1 to {_MAX_TOKENS}, not {_kind(v)}")
         return tuple(values)
-    texts = table.texts(axis)
     if axis == "constraint":
-        chosen: dict[str, None] = {}
-        for glob in texts:
-            matching = [c for c in names.constraints if fnmatchcase(c, glob)]
-            if not matching:
-                hint = nearest(glob, names.constraints) or "; see `masktax list schemas`"
-                table.fail(axis, f"no constraint matches {glob!r}{hint}")
-            chosen.update(dict.fromkeys(matching))
-        return tuple(chosen)
+        return _constraints(table, axis, names)
+    texts = table.texts(axis)
     allowed: Sequence[str]
     if axis == "backend":
         allowed = (*variants, *names.backends)
@@ -326,6 +320,18 @@ def values_of_axis(
         if value not in allowed:
             table.fail(axis, f"unknown {axis} {value!r}{nearest(value, allowed)}")
     return texts
+
+
+def _constraints(table: Table, key: str, names: Known) -> tuple[str, ...]:
+    """The constraints that globs name, each once."""
+    chosen: dict[str, None] = {}
+    for glob in table.texts(key):
+        matching = [c for c in names.constraints if fnmatchcase(c, glob)]
+        if not matching:
+            hint = nearest(glob, names.constraints) or "; see `masktax list schemas`"
+            table.fail(key, f"no constraint matches {glob!r}{hint}")
+        chosen.update(dict.fromkeys(matching))
+    return tuple(chosen)
 
 
 def _vocabularies(table: Table, texts: Sequence[str], names: Known) -> tuple[str, ...]:
@@ -367,7 +373,7 @@ def _include(
 ) -> Block:
     keys = [f.name for f in dataclasses.fields(Workload)]
     own = _axes(table, names, variants, environments, [*keys, "reason"])
-    differing = _workload(table, workload)
+    differing = _workload(table, workload, names)
     _check_inner(table, own, differing.stages)
     return Block(table.place, differing, {**axes, **own}, frozenset(own), table.text("reason"))
 

@@ -1,4 +1,4 @@
-"""One file per timed stage. Each has ``NAME``, ``CONDITIONS`` and ``run(job) -> list[Measurement]``.
+"""One file per timed stage. Each has ``NAME``, ``CONDITIONS`` and ``run(job) -> list[Measurement | Refusal]``.
 
 A stage prepares outside the clock, times one thing, and says which. Before any stage runs, ``harness.verify`` has held
 the backend against the cell's documents; a stage therefore calls the library's own functions, unguarded.
@@ -6,14 +6,14 @@ the backend against the cell's documents; a stage therefore calls the library's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from harness import bitmask
 from harness.backends.protocol import Backend, Grammar, NativeMatcher
-from harness.cell import Cell, Document, Measurement
+from harness.cell import Cell, Document, Measurement, Refusal
 from harness.clocks import Clock
 from harness.errors import UnsupportedError
 from harness.measure import Plan
@@ -82,7 +82,7 @@ class Stage:
 
     name: str
     conditions: Mapping[str, tuple[Any, ...]]
-    run: Callable[[Job], list[Measurement]]
+    run: Callable[[Job], Sequence[Measurement | Refusal]]
 
 
 def stages() -> Mapping[str, Stage]:
