@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -122,6 +123,9 @@ class Table:
 
 def machine_moves(machine: KeyedAutomaton, state: Hashable) -> Iterator[tuple[int, Hashable]]:
     """Every byte that ``machine.step`` does not refuse, with the state after it."""
+    if isinstance(machine, spelling.TwoSpellings):
+        yield from _moves_of_two(machine, state)
+        return
     if isinstance(machine, spelling.JsonString | spelling.Utf8) and isinstance(state, spelling.State):
         if state.at == "body" and not state.pending:
             yield from _between_characters(machine, state)
@@ -133,10 +137,24 @@ def machine_moves(machine: KeyedAutomaton, state: Hashable) -> Iterator[tuple[in
         candidates = b"0123456789.-+eE"
     else:
         candidates = range(256)
+    step: Callable[[Any, int], Hashable | None] = machine.step
     for byte in candidates:
-        after = machine.step(state, byte)
+        after = step(state, byte)
         if after is not None:
             yield byte, after
+
+
+def _moves_of_two(machine: spelling.TwoSpellings, state: Hashable) -> Iterator[tuple[int, Hashable]]:
+    if isinstance(state, spelling.Both):
+        free = dict(machine_moves(machine.free, state.free))
+        literal = dict(machine_moves(machine.literal, state.literal))
+        for byte in dict.fromkeys((*free, *literal)):
+            yield byte, spelling.both(free.get(byte), literal.get(byte))  # type: ignore[arg-type]
+    elif isinstance(state, spelling.Word):
+        for byte, after in machine_moves(machine.literal, state.inner):
+            yield byte, spelling.literally(after)  # type: ignore[arg-type]
+    else:
+        yield from machine_moves(machine.free, state)
 
 
 def _candidates(machine: spelling.JsonString | spelling.Utf8, state: spelling.State) -> Iterable[int]:
@@ -386,11 +404,17 @@ class Regions:
     def _near(self, machine: KeyedAutomaton, table: Table, state: Hashable) -> Inside | None:
         """From the root, for a language that is soon like that of all strings (any key but a few): only where its
         states differ from theirs need be looked at. None where that is not so."""
-        if not table.ends or not isinstance(machine, spelling.JsonString) or not isinstance(state, spelling.State):
+        if not table.ends or not isinstance(state, spelling.State | spelling.Both):
+            return None
+        if isinstance(machine, spelling.TwoSpellings):
+            strings = machine.free
+        elif isinstance(machine, spelling.JsonString):
+            strings = machine
+        else:
             return None
         if state.at != "body" or state.pending:
             return None
-        every = spelling.State(regular.ANY if machine.key[2] else _SCALARS, spelling.NOTHING)
+        every = spelling.State(regular.ANY if strings.lone else _SCALARS, spelling.NOTHING)
         here, base = table.row(table.number(state)), table.row(table.number(every))
         if sum(a == b for a, b in zip(here, base, strict=True) if b) < NEAR_BYTES:
             return None
@@ -440,7 +464,7 @@ class Regions:
         if not isinstance(state, spelling.State) or state.at != "body":
             return None
         if isinstance(machine, spelling.JsonString):
-            if machine.key[2] or not ends:
+            if machine.lone or not ends:
                 # Lone surrogates: a started character may turn out to be two. The closing quote is no character.
                 return None
         elif not isinstance(machine, spelling.Utf8):

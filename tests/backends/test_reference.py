@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -113,6 +114,12 @@ def test_fast_rows_are_the_definition_s_where_the_last_of_equal_keys_counts(sche
             token = random_.choice(allowed)
             assert one.accept(token)
             assert other.accept(token)
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=json.dumps)
+def test_fast_rows_are_the_definition_s_where_words_have_a_spelling_of_their_own(schema: Any) -> None:
+    profile = replace(Reference.profiles["compact"], literal_escapes="minimal")
+    walks(Constraint("json_schema", json.dumps(schema)), profile, VOCABULARY, seeds=4, free=25)
 
 
 def walks(constraint: Constraint, profile: Profile, vocabulary: Vocabulary, *, seeds: int, free: int) -> None:
