@@ -113,10 +113,12 @@ class LLGuidance:
         validate=True,
         forced=True,
         native_batch=True,
+        native_drafts=frozenset({"chain"}),
         notes=MappingProxyType(
             {
                 "syntaxes": "ebnf and gbnf by the library's own converter to Lark; its dot excludes the line feed",
                 "fork": "copies share one lexer and its lock, so they do not fill in parallel",
+                "native_drafts": "the library fills the rows of a chain in one call, and has none for a tree",
             }
         ),
     )
@@ -437,6 +439,18 @@ class Matcher:
     def rollback_call(self) -> Callable[[int], object]:
         rollback: Callable[[int], object] = self._matcher.rollback
         return rollback
+
+    def draft_chain_call(self, drafts: Sequence[int], rows: Row) -> Callable[[], object]:
+        if not drafts:  # the library wants at least one
+            return self.fill_call(rows[0])
+        # llguidance.numpy.fill_next_token_bitmask_par_with_draft_tokens makes this very call, after checking.
+        executor = _library().LLExecutor(1)
+        matchers, row_bytes = [(self._matcher, 0, list(drafts))], rows.strides[0]
+        call = partial(
+            executor.unsafe_compute_mask_ptr_with_draft_token, matchers, rows.ctypes.data, row_bytes, len(rows)
+        )
+        call.__dict__["rows"] = rows  # the address is only good as long as the rows live
+        return call
 
     def _ends(self, token: int) -> bool:
         return token in self._eos and bool(self._matcher.is_accepting())

@@ -17,6 +17,9 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from harness.backends.protocol import Capabilities, NativeMatcher
 from harness.bitmask import Row
 from harness.constraint import Constraint
@@ -108,10 +111,12 @@ class XGrammar:
         validate=False,
         forced=True,
         native_batch=True,
+        native_drafts=frozenset({"chain", "tree"}),
         notes=MappingProxyType(
             {
                 "validate": "xgrammar has no call that only validates; done by accepting and rewinding, as vLLM does",
                 "syntaxes": "ebnf and gbnf are one notation to xgrammar; llama.cpp's dot for any character is refused",
+                "native_drafts": "traverse_draft_tree walks a chain as the tree in which no node has a sibling",
             }
         ),
     )
@@ -332,6 +337,21 @@ class Matcher:
     def rollback_call(self) -> Callable[[int], object]:
         rollback: Callable[[int], object] = self._matcher.rollback
         return rollback
+
+    def draft_chain_call(self, drafts: Sequence[int], rows: Row) -> Callable[[], object]:
+        nodes = len(drafts) + 1
+        first_child = np.append(np.arange(1, nodes, dtype=np.int64), -1)
+        next_sibling = np.full(nodes, -1, dtype=np.int64)
+        return self.draft_tree_call(first_child, next_sibling, np.array([0, *drafts], dtype=np.int64), rows)
+
+    def draft_tree_call(
+        self,
+        first_child: npt.NDArray[np.int64],
+        next_sibling: npt.NDArray[np.int64],
+        tokens: npt.NDArray[np.int64],
+        rows: Row,
+    ) -> Callable[[], object]:
+        return partial(self._matcher.traverse_draft_tree, first_child, next_sibling, tokens, rows)
 
 
 def _library() -> Any:
