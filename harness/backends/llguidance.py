@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from harness import encoders
-from harness.backends.protocol import Capabilities, NativeMatcher
+from harness.backends.protocol import Capabilities, EngineBatch, NativeMatcher
 from harness.bitmask import Row
 from harness.constraint import Constraint
 from harness.errors import CompileError, UnsupportedError
@@ -123,6 +123,8 @@ class LLGuidance:
         ),
     )
     profiles: Mapping[str, Profile] = MappingProxyType(_PROFILES)
+    # Every batch of plain llguidance grammars (SGLang 0.5.23), by an executor of the library's own size.
+    engine_batches: Mapping[str, EngineBatch] = MappingProxyType({"sglang": EngineBatch()})
 
     def __init__(self, *, limits: Mapping[str, Any] | None = None, slices: Sequence[str] | None = None) -> None:
         if unknown := sorted(set(limits or {}) - LIMITS):
@@ -167,6 +169,15 @@ class LLGuidance:
 
     def forget(self) -> None:
         """Nothing to do: the library keeps no compiled grammars."""
+
+    def batch_fill_call(self, matchers: Sequence[Any], block: Row, threads: int | None) -> Callable[[], object]:
+        # The library's own number of threads is 80 % of the CPUs that it may use, at most 32.
+        # llguidance.numpy.fill_next_token_bitmask_par makes this very call, after checking.
+        executor = _library().LLExecutor(threads)
+        targets = [(m._matcher, row) for row, m in enumerate(matchers)]
+        call = partial(executor.unsafe_compute_mask_ptr, targets, block.ctypes.data, block.strides[0], len(block))
+        call.__dict__["block"] = block  # the address is only good as long as the block lives
+        return call
 
     def _tokenizer(self, vocabulary: Vocabulary) -> _Tokenizer:
         tokenizer = self._tokenizers.get(vocabulary.sha256)

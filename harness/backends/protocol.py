@@ -176,3 +176,31 @@ class Backend(Protocol):
     def forget(self) -> None:
         """Empty every cache of compiled grammars (not the tokenizer tables): the next compile is of a new schema."""
         ...
+
+
+@dataclass(frozen=True)
+class EngineBatch:
+    """How a serving engine uses a library's batch call: for batches of at least ``least_rows`` rows (it loops over the
+    rows of smaller ones), on ``threads`` threads of the library's own (None: as many as the library chooses)."""
+
+    least_rows: int = 1
+    threads: int | None = None
+
+
+class NativeBatch(Protocol):
+    """A backend whose ``capabilities.native_batch`` is true: its library fills the rows of many matchers in one call.
+
+    engine_batches: ``{engine: how it uses that call}``; an engine that is not named loops over the rows.
+    """
+
+    engine_batches: Mapping[str, EngineBatch]
+
+    def batch_fill_call(
+        self, matchers: Sequence[NativeMatcher], block: Row, threads: int | None
+    ) -> Callable[[], object]:
+        """A callable that fills row i of ``block`` from ``matchers[i]``, all of this backend, no two of them the same.
+
+        block: int32, ``[len(matchers), words(V)]``, C-contiguous. threads: of the library's own pool, which is made
+        here and lives as long as the callable; None: as many as the library chooses.
+        """
+        ...

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.backends.protocol import Capabilities, NativeMatcher
+from harness.backends.protocol import Capabilities, EngineBatch, NativeMatcher
 from harness.bitmask import Row
 from harness.constraint import Constraint
 from harness.errors import CompileError, UnsupportedError
@@ -121,6 +121,9 @@ class XGrammar:
         ),
     )
     profiles: Mapping[str, Profile] = MappingProxyType(_PROFILES)
+    # SGLang's XGRAMMAR_BATCH_MIN_SIZE and XGRAMMAR_BATCH_MAX_THREADS on its main branch. Release 0.5.23 still
+    # loops over the rows, as vLLM does up to 128 of them.
+    engine_batches: Mapping[str, EngineBatch] = MappingProxyType({"sglang": EngineBatch(least_rows=16, threads=4)})
 
     def __init__(
         self,
@@ -169,6 +172,11 @@ class XGrammar:
         # them. A compiler is made in 0.1 ms from tokenizer tables that exist.
         for sha256, information in self._information.items():
             self._compilers[sha256] = _library().GrammarCompiler(information, **self._compiler_options)
+
+    def batch_fill_call(self, matchers: Sequence[Any], block: Row, threads: int | None) -> Callable[[], object]:
+        # The library's own number of threads is half of std::thread::hardware_concurrency().
+        batch = _library().BatchGrammarMatcher("auto" if threads is None else threads)
+        return partial(batch.batch_fill_next_token_bitmask, [m._matcher for m in matchers], block)
 
     def _compiler(self, vocabulary: Vocabulary) -> Any:
         compiler = self._compilers.get(vocabulary.sha256)
