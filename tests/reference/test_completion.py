@@ -67,7 +67,10 @@ def test_a_key_that_no_schema_requires_is_found_where_only_it_can_pay_what_the_o
         {
             "type": "object",
             "required": ["e"],
-            "oneOf": [{"properties": {"name": {"const": "x"}}}, {"properties": {"name": {"const": "y"}}}],
+            "oneOf": [
+                {"properties": {"name": {"const": "x"}, "size": {"type": "string"}}},
+                {"properties": {"name": {"const": "y"}, "size": {"type": "number"}}},
+            ],
         }
     )
     for start in (b" ", b'{"', b'{"e":0', b'{"other":1,'):
