@@ -18,6 +18,14 @@ RECORD_FORMAT = 1
 OutcomeKind = Literal["ok", "unsupported", "compile_error", "wrong", "timeout", "out_of_memory", "crash"]
 OUTCOMES: tuple[OutcomeKind, ...] = get_args(OutcomeKind)
 
+OUTSIDE_TIER = "corpus"
+"""The tier of every constraint of an outside corpus; no built-in one is called so."""
+
+
+def is_outside(constraint: str) -> bool:
+    """Whether a constraint's name, or a glob over names, is of an outside corpus."""
+    return constraint.startswith(f"{OUTSIDE_TIER}/")
+
 
 @dataclass(frozen=True)
 class Document:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness import clocks
+from harness import clocks, labels
 from harness.backends import registry
 from harness.backends.protocol import Backend, Grammar
 from harness.cell import Cell, Document, Measurement, Outcome, Record, Refusal
@@ -69,6 +69,7 @@ def _prepare(cell: Cell, clock: Clock, plan: Plan, timed: bool) -> tuple[Job, Ve
     profile = backend.profiles[cell.profile]
     backend.load()
     cold, grammar = _cold_compile(cell, backend, vocabulary, profile, clock)
+    cell, left_out = labels.settle(cell, profile)
     verdict = verify(cell, backend, grammar, vocabulary, profile)
     documents = tuple(
         replace(d, tokens=d.tokens[: verdict.accepted[d.name]]) for d in cell.valid if verdict.accepted[d.name]
@@ -76,6 +77,8 @@ def _prepare(cell: Cell, clock: Clock, plan: Plan, timed: bool) -> tuple[Job, Ve
     wanted = timed and "compile" in cell.stages and "process_cold" in cell.conditions.get("cache", ("process_cold",))
     job = Job(cell, backend, vocabulary, profile, documents, clock, plan, cold if wanted else None)
     facts = {"backend_version": backend.version, "judge": verdict.judge, "rows_judged": verdict.rows_judged}
+    if left_out:
+        facts["documents_left_out"] = left_out
     return job, verdict, facts | dict(_own_facts(grammar))
 
 
@@ -99,6 +102,7 @@ def _own_facts(grammar: Grammar) -> Mapping[str, Any]:
 
 
 def _stage(job: Job, name: str, verdict: Verdict, facts: Mapping[str, Any], timed: bool) -> Record:
+    job = replace(job, facts={})
     results: Sequence[Measurement | Refusal] = ()
     wrong = verdict.difference is not None
     outcome = Outcome("wrong", str(verdict.difference), verdict.difference) if wrong else Outcome("ok")
@@ -121,6 +125,7 @@ def _stage(job: Job, name: str, verdict: Verdict, facts: Mapping[str, Any], time
             "documents": _lengths(job.documents),
             "peak_resident_bytes": _peak_resident_bytes(),
             "threads": threading.active_count(),
+            **job.facts,
         },
     )
 

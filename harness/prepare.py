@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from harness import catalogue, encoders, loaders, paths
@@ -23,18 +24,25 @@ _MIB = 1 << 20
 
 
 def prepare(
-    scenario: Scenario, points: Iterable[Point], *, schemas: Path | None = None, cache: Path | None = None
+    scenario: Scenario,
+    points: Iterable[Point],
+    *,
+    schemas: Path | None = None,
+    outside: Mapping[str, Entry] = MappingProxyType({}),
+    cache: Path | None = None,
 ) -> list[Cell]:
     """The cells of the points, in their order.
 
-    schemas: the folder of constraints (default: the built-in ones). cache: where vocabulary files go (default:
-    ``paths.cache()``). MasktaxError for a vocabulary that is not there, or a document that its encoder cannot spell.
+    schemas: the folder of constraints (default: the built-in ones). outside: entries of an outside corpus. cache: where
+    vocabulary files go (default: ``paths.cache()``). MasktaxError for a vocabulary that is not there, or a document
+    that its encoder cannot spell.
 
     Documents are shared: two cells with the same vocabulary and spelling hold the very same objects.
     """
     points = list(points)
     named = [name for p in points for name in (p.constraint, *p.workload.companions)]
-    entries = {e.name: e for e in catalogue.select(list(dict.fromkeys(named)), root=schemas)}
+    built_in = [name for name in dict.fromkeys(named) if name not in outside]
+    entries = {e.name: e for e in catalogue.select(built_in, root=schemas)} | dict(outside)
     desk = _Desk(paths.cache() if cache is None else cache)
     return [_cell(scenario, point, entries, desk) for point in points]
 
@@ -88,15 +96,15 @@ def _cell(scenario: Scenario, point: Point, entries: Mapping[str, Entry], desk: 
     path, vocabulary = desk.vocabulary(point.vocabulary_source)
     profile = desk.profile(Variant(point.adapter, point.options), point.profile)
 
-    def documents(of: Entry, kind: str, instances: Sequence[Instance], most: int | None) -> tuple[Document, ...]:
+    def documents(of: Entry, instances: Sequence[Instance], most: int | None) -> tuple[Document, ...]:
         return tuple(
-            desk.document(of.name, f"{kind}/{i}", catalogue.spell(of, instance, profile), vocabulary)
-            for i, instance in enumerate(instances[:most])
+            desk.document(of.name, instance.name, catalogue.spell(of, instance, profile), vocabulary)
+            for instance in instances[:most]
         )
 
     def valid(of: Entry) -> tuple[Document, ...]:
-        # The documents that only some profiles admit come last, so that numbers mean the same documents everywhere.
-        return documents(of, "valid", catalogue.valid_under(of, profile), point.workload.valid)
+        # The documents that only some profiles admit come last, so that the first few are the same everywhere.
+        return documents(of, catalogue.valid_under(of, profile), point.workload.valid)
 
     return Cell(
         id=point.id,
@@ -111,7 +119,7 @@ def _cell(scenario: Scenario, point: Point, entries: Mapping[str, Entry], desk: 
         constraint=entry.constraint,
         stages=point.stages,
         valid=valid(entry),
-        invalid=documents(entry, "invalid", entry.invalid, point.workload.invalid),
+        invalid=documents(entry, entry.invalid, point.workload.invalid),
         options=dict(point.options),
         profile=point.profile,
         process=point.process,

@@ -222,13 +222,16 @@ class Tree:
         return state.data[0][:1] if state.mode == "literal" else _BYTES[state.mode]
 
     def hints(self, state: State) -> Iterator[bytes]:
-        """Texts that tend to bring the document to its end: required keys, the smallest values, what closes."""
+        """Texts that tend to bring the document to its end: required keys, keys that can pay a debt, the smallest
+        values, what closes."""
         if state.mode in ("open object", "before key"):
             if state.mode == "open object":
                 yield b"}"
-            names = {name for at, _ in state.data for name in at.missing | at.bad}
-            for name in sorted(names, key=lambda n: (len(n), n)):
-                yield json.dumps(name, ensure_ascii=False).encode(errors="surrogatepass") + b":"
+            due = {name for at, _ in state.data for name in at.missing | at.bad}
+            paying = {name for at, _ in state.data for debt in at.owed for name in debt.wanted.names} - due
+            for names in (due, paying):
+                for name in sorted(names, key=lambda n: (len(n), n)):
+                    yield json.dumps(name, ensure_ascii=False).encode(errors="surrogatepass") + b":"
         elif state.mode in ("value", "open array"):
             yield from (b"]", b"null", b"0", b'""', b"true", b"false", b"[]", b"{}", b"1", b"[", b"{")
         elif state.mode in ("in object", "in array"):

@@ -41,13 +41,14 @@ class Known:
     """What the axes of a scenario may name.
 
     constraints: every ``tier/name``; vocabularies, backends: names; profiles: ``{adapter: its profiles' names}``, for
-    those adapters that this interpreter can import.
+    those adapters that this interpreter can import. corpus: whether an outside corpus is among the constraints.
     """
 
     constraints: tuple[str, ...]
     vocabularies: tuple[str, ...]
     backends: tuple[str, ...]
     profiles: Mapping[str, tuple[str, ...]]
+    corpus: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ class Block:
     """Cells that belong together: the file's own axes, or one ``[[include]]``.
 
     place: key path in the file (``axes``, ``include[0]``). axes: values by axis (``process``: replicate numbers).
-    own: the axes that this block names itself. reason: why an include is there.
+    own: the axes that this block names itself. reason: why an include is there. lacks_corpus: it names constraints of
+    an outside corpus, and none is given, so that they are not among its axes.
     """
 
     place: str
@@ -85,6 +87,7 @@ class Block:
     axes: Mapping[str, tuple[Any, ...]]
     own: frozenset[str]
     reason: str = ""
+    lacks_corpus: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,9 +136,10 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Expected:
-    """The outcome that a stage of a cell is expected to have, and why where it is not ``ok``."""
+    """The outcome that a stage of a cell is expected to have, and why where it is not ``ok``. None: of a constraint
+    that the project does not know, nothing is expected."""
 
-    outcome: OutcomeKind = "ok"
+    outcome: OutcomeKind | None = "ok"
     reason: str = ""
 
 

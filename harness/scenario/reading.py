@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.backends import registry
-from harness.cell import OUTCOMES, OutcomeKind
+from harness.cell import OUTCOMES, OutcomeKind, is_outside
 from harness.errors import MasktaxError
 from harness.measure import Plan
 from harness.scenario.model import (
@@ -184,7 +184,10 @@ def _scenario(path: Path, text: str, top: Table, names: Known) -> Scenario:
         reading=analysis.text("reading"),
         workload=workload,
         measure=_measure(top.table("measure", {})),
-        blocks=(Block("axes", workload, axes, frozenset(axes)), *includes),
+        blocks=(
+            Block("axes", workload, axes, frozenset(axes), lacks_corpus=_lacks_corpus(top.table("axes"), names)),
+            *includes,
+        ),
         variants=variants,
         environments=environments,
         excludes=tuple(_rule(t, workload, "exclude") for t in top.tables("exclude")),
@@ -206,7 +209,7 @@ def _workload(table: Table, base: Workload | None, names: Known) -> Workload:
         stages=stages,
         valid=table.whole("valid", start.valid),
         invalid=table.whole("invalid", start.invalid),
-        companions=_constraints(table, "companions", names) if "companions" in table.data else start.companions,
+        companions=_companions(table, names) if "companions" in table.data else start.companions,
         verify_rows=table.whole("verify_rows", start.verify_rows, least=0),
         time_limit_s=table.positive("time_limit_s", start.time_limit_s),
         memory_limit_mb=table.whole("memory_limit_mb", start.memory_limit_mb),
@@ -323,15 +326,30 @@ def values_of_axis(
 
 
 def _constraints(table: Table, key: str, names: Known) -> tuple[str, ...]:
-    """The constraints that globs name, each once."""
+    """The constraints that globs name, each once. An outside corpus is meant by globs that name its tier, and by no
+    others; where none is given, they mean nothing."""
     chosen: dict[str, None] = {}
     for glob in table.texts(key):
-        matching = [c for c in names.constraints if fnmatchcase(c, glob)]
+        outside = is_outside(glob)
+        if outside and not names.corpus:
+            continue
+        matching = [c for c in names.constraints if is_outside(c) == outside and (c == glob or fnmatchcase(c, glob))]
         if not matching:
             hint = nearest(glob, names.constraints) or "; see `masktax list schemas`"
             table.fail(key, f"no constraint matches {glob!r}{hint}")
         chosen.update(dict.fromkeys(matching))
     return tuple(chosen)
+
+
+def _companions(table: Table, names: Known) -> tuple[str, ...]:
+    for glob in table.texts("companions"):
+        if is_outside(glob):
+            table.fail("companions", f"{glob!r} is of an outside corpus; name built-in constraints")
+    return _constraints(table, "companions", names)
+
+
+def _lacks_corpus(table: Table, names: Known) -> bool:
+    return not names.corpus and "constraint" in table.data and any(map(is_outside, table.texts("constraint")))
 
 
 def _vocabularies(table: Table, texts: Sequence[str], names: Known) -> tuple[str, ...]:
@@ -375,7 +393,14 @@ def _include(
     own = _axes(table, names, variants, environments, [*keys, "reason"])
     differing = _workload(table, workload, names)
     _check_inner(table, own, differing.stages)
-    return Block(table.place, differing, {**axes, **own}, frozenset(own), table.text("reason"))
+    return Block(
+        table.place,
+        differing,
+        {**axes, **own},
+        frozenset(own),
+        table.text("reason"),
+        _lacks_corpus(table, names),
+    )
 
 
 def _rule(table: Table, workload: Workload, kind: str) -> Rule:

@@ -55,7 +55,10 @@ class Job:
         return bitmask.allocate_row(self.vocabulary.size)
 
     def longest(self) -> Document:
-        """The longest document; UnsupportedError where the backend accepts not even the first token of any."""
+        """The longest document; UnsupportedError where there is none, or the backend accepts not even the first token
+        of any."""
+        if not self.cell.valid:
+            raise UnsupportedError("there is no document that is known to be valid here: nothing to walk along")
         if not self.documents:
             raise UnsupportedError("no document of this constraint is accepted beyond its start: nothing to walk along")
         return max(self.documents, key=lambda d: len(d.tokens))
