@@ -59,8 +59,7 @@ class Cell:
     stages: in the order in which they run. conditions: the inner axes, ``{axis: values}``: what is varied inside the
     process and labels samples instead of making cells (``cache``, ``rollback_tokens``, ``draft_tokens``).
     companions: other constraints for stages that fill batches of several. plan: keyword arguments of
-    ``harness.measure.Plan``. verify_rows: at most how many distinct steps of the cell are
-    compared with the judge over the whole row. time_limit_s and memory_limit_bytes: for the cell's whole process group.
+    ``harness.measure.Plan``. time_limit_s and memory_limit_bytes: for the cell's whole process group.
     """
 
     id: str
@@ -82,7 +81,6 @@ class Cell:
     conditions: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     companions: tuple[Companion, ...] = ()
     plan: Mapping[str, Any] = field(default_factory=dict)
-    verify_rows: int = 24
     time_limit_s: float = 120.0
     memory_limit_bytes: int = 8 << 30
 
@@ -123,7 +121,7 @@ class Difference:
 
     document, step: where (step counts accepted tokens before it). token: the id whose bit is wrong, token_bytes its
     bytes (latin-1 text, so that any byte survives JSON), ``"<eos>"`` for an eos. direction: ``too loose`` (allowed,
-    must be forbidden) or ``too strict``. judge: what says so (``trace``, ``invalid document``, ``naive``,
+    must be forbidden) or ``too strict``. judge: what says so (``trace``, ``invalid document``, ``reference``,
     ``json``, ``refused token``, ``contract``). prefix: the text before it. count: how many bits of the row are wrong
     in all, where a whole row was compared.
     """

@@ -128,7 +128,6 @@ def _cell(scenario: Scenario, point: Point, entries: Mapping[str, Entry], desk: 
             Companion(name, entries[name].constraint, valid(entries[name])) for name in point.workload.companions
         ),
         plan=dict(scenario.measure),
-        verify_rows=point.workload.verify_rows,
         time_limit_s=point.workload.time_limit_s,
         memory_limit_bytes=point.workload.memory_limit_mb * _MIB,
     )

@@ -224,7 +224,6 @@ def _merge(one: Point, other: Point) -> Point:
         stages=tuple(stage for stage in STAGES if stage in both),
         valid=None if a.valid is None or b.valid is None else max(a.valid, b.valid),
         invalid=None if a.invalid is None or b.invalid is None else max(a.invalid, b.invalid),
-        verify_rows=max(a.verify_rows, b.verify_rows),
         time_limit_s=max(a.time_limit_s, b.time_limit_s),
         memory_limit_mb=max(a.memory_limit_mb, b.memory_limit_mb),
     )

@@ -68,7 +68,6 @@ class Workload:
     valid: int | None = None
     invalid: int | None = None
     companions: tuple[str, ...] = ()
-    verify_rows: int = 24
     time_limit_s: float = 120.0
     memory_limit_mb: int = 8192
 

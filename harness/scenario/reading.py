@@ -210,7 +210,6 @@ def _workload(table: Table, base: Workload | None, names: Known) -> Workload:
         valid=table.whole("valid", start.valid),
         invalid=table.whole("invalid", start.invalid),
         companions=_companions(table, names) if "companions" in table.data else start.companions,
-        verify_rows=table.whole("verify_rows", start.verify_rows, least=0),
         time_limit_s=table.positive("time_limit_s", start.time_limit_s),
         memory_limit_mb=table.whole("memory_limit_mb", start.memory_limit_mb),
     )
