@@ -7,7 +7,7 @@ the backend against the cell's documents; a stage therefore calls the library's 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -27,7 +27,7 @@ class Job:
 
     documents: the valid documents, cut to the tokens that the backend accepts (all of them where it is right), never
     empty ones. cold: the measurement of the process's first compile, taken before verification; None where the cell
-    did not ask for it.
+    did not ask for it. facts: what the running stage saw besides its measurements; they go into its record.
     """
 
     cell: Cell
@@ -38,10 +38,16 @@ class Job:
     clock: Clock
     plan: Plan
     cold: Measurement | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
 
     def condition(self, name: str, default: tuple[Any, ...]) -> tuple[Any, ...]:
         """The values of an inner axis."""
         return self.cell.conditions.get(name, default)
+
+    def chosen(self, name: str, own: tuple[str, ...]) -> tuple[str, ...]:
+        """A stage's own values of an inner axis of names: those that the cell asks for, all where it asks for none.
+        Stages share an axis's name, but not its values."""
+        return tuple(v for v in self.condition(name, ()) if v in own) or own
 
     def compile(self) -> Grammar:
         return self.backend.compile(self.cell.constraint, self.vocabulary, self.profile)
@@ -90,7 +96,7 @@ class Stage:
 
 def stages() -> Mapping[str, Stage]:
     """Every stage by name, in the order in which a cell runs them."""
-    from harness.stages import accept, compile, fill, first_mask, rollback, validate
+    from harness.stages import accept, apply, compile, copy, fill, first_mask, rollback, serialize, validate
 
-    modules = (compile, first_mask, fill, accept, validate, rollback)
+    modules = (compile, first_mask, fill, serialize, copy, apply, accept, validate, rollback)
     return MappingProxyType({m.NAME: Stage(m.NAME, m.CONDITIONS, m.run) for m in modules})
