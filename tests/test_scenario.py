@@ -472,6 +472,7 @@ def test_no_expansion_ever_holds_an_id_twice(
 # --- what is shipped, and what is written about it ------------------------------------------------------------------
 
 BUILT_IN = ("backends", "compile", "positions", "quick", "reference", "vocabulary")
+ALWAYS = ("compile", "first_mask", "fill", "accept", "validate", "rollback")
 LIBRARIES = {"xgrammar", "llguidance", "outlines", "lm-format-enforcer"}
 # The judge is set beside the libraries that it should keep up with, and is in no comparison of libraries.
 COMPARED = dict.fromkeys(BUILT_IN, LIBRARIES) | {"reference": {"reference", "xgrammar", "llguidance"}}
@@ -494,7 +495,7 @@ def test_the_built_in_scenarios_are_these_and_free_of_mistakes(shipped: dict[str
 def test_quick_times_every_stage_and_its_cold_compile_in_ten_processes(shipped: dict[str, Scenario]) -> None:
     points = expand(shipped["quick"])
     assert {p.vocabulary for p in points} == {"deepseek"}
-    assert {s for p in points for s in p.stages} == set(scenarios.STAGES)
+    assert {s for p in points for s in p.stages} == set(ALWAYS)
     assert len({p.constraint.partition("/")[0] for p in points}) >= 8
     cold = [p for p in points if p.conditions.get("cache") == ("process_cold",)]
     for library in LIBRARIES:
