@@ -198,18 +198,16 @@ class Refusal:
 class Record:
     """What is known of one stage of one cell: an outcome and, where it was timed, its measurements.
 
-    refusals: the conditions under which it was not timed, and why.
-
     clock: name, resolution_ns, overhead_ns of the clock, measured in this very process. facts: one-off facts the
-    worker saw (peak resident bytes, thread count, …).
+    worker saw (peak resident bytes, thread count, …). refusals: the conditions under which it was not timed, and why.
     """
 
     stage: str
     outcome: Outcome
     measurements: tuple[Measurement, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
     clock: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
+    refusals: tuple[Refusal, ...] = ()
 
     def to_json(self, cell: Cell) -> dict[str, Any]:
         """The line for cells.jsonl, with the cell's own coordinates."""
