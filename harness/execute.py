@@ -102,6 +102,7 @@ def _own_facts(grammar: Grammar) -> Mapping[str, Any]:
 
 
 def _stage(job: Job, name: str, verdict: Verdict, facts: Mapping[str, Any], timed: bool) -> Record:
+    job = replace(job, facts={})
     results: Sequence[Measurement | Refusal] = ()
     wrong = verdict.difference is not None
     outcome = Outcome("wrong", str(verdict.difference), verdict.difference) if wrong else Outcome("ok")
@@ -124,6 +125,7 @@ def _stage(job: Job, name: str, verdict: Verdict, facts: Mapping[str, Any], time
             "documents": _lengths(job.documents),
             "peak_resident_bytes": _peak_resident_bytes(),
             "threads": threading.active_count(),
+            **job.facts,
         },
     )
 

@@ -78,6 +78,14 @@ def walk(grammar: Grammar, tokens: tuple[int, ...]) -> NativeMatcher:
     return matcher
 
 
+def stand(job: Job, grammar: Grammar, tokens: tuple[int, ...]) -> Callable[[], NativeMatcher]:
+    """Gives matchers that have accepted ``tokens``, each its own: copies of one where the library can, else walked."""
+    if not job.backend.capabilities.fork:
+        return lambda: walk(grammar, tokens)
+    origin = walk(grammar, tokens)
+    return lambda: origin.fork()
+
+
 def spread(length: int, most: int) -> list[int]:
     """Up to ``most`` positions from 0 to ``length``, evenly spread, both ends among them."""
     if length < most:
@@ -96,7 +104,22 @@ class Stage:
 
 def stages() -> Mapping[str, Stage]:
     """Every stage by name, in the order in which a cell runs them."""
-    from harness.stages import accept, apply, compile, copy, fill, first_mask, rollback, serialize, validate
+    from harness.stages import (
+        accept,
+        apply,
+        compile,
+        copy,
+        fill,
+        first_mask,
+        jump_forward,
+        rollback,
+        serialize,
+        speculate,
+        validate,
+    )
 
-    modules = (compile, first_mask, fill, serialize, copy, apply, accept, validate, rollback)
+    modules = (
+        compile, first_mask, fill, serialize, copy, apply, accept, validate, rollback, speculate,
+        jump_forward,
+    )  # fmt: skip
     return MappingProxyType({m.NAME: Stage(m.NAME, m.CONDITIONS, m.run) for m in modules})
