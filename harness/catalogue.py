@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn, get_args, get_type_hints
 
-from harness import paths
+from harness import key_order, paths
 from harness.constraint import KINDS, SYNTAXES, Constraint
 from harness.errors import MasktaxError
 from harness.profile import Profile
@@ -122,6 +122,8 @@ def spell(entry: Entry, instance: Instance, profile: Profile) -> str:
     """
     if instance.literal:
         return str(instance.value)
+    if entry.constraint.kind == "json_schema" and profile.key_order == "declared":
+        return _dump(key_order.declared(instance.value, entry.constraint.json()), profile)
     if entry.constraint.kind == "structural_tag":
         return "".join(
             part if isinstance(part, str) else part["begin"] + _dump(part["value"], profile) + part["end"]

@@ -6,7 +6,7 @@ stages. Both are plain data with ``to_json``/``from_json``. docs/FORMAT.md docum
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -17,6 +17,14 @@ RECORD_FORMAT = 1
 
 OutcomeKind = Literal["ok", "unsupported", "compile_error", "wrong", "timeout", "out_of_memory", "crash"]
 OUTCOMES: tuple[OutcomeKind, ...] = get_args(OutcomeKind)
+
+OUTSIDE_TIER = "corpus"
+"""The tier of every constraint of an outside corpus; no built-in one is called so."""
+
+
+def is_outside(constraint: str) -> bool:
+    """Whether a constraint's name, or a glob over names, is of an outside corpus."""
+    return constraint.startswith(f"{OUTSIDE_TIER}/")
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,15 @@ class Document:
 
 
 @dataclass(frozen=True)
+class Companion:
+    """Another constraint that shares a batch with the cell's own, with its valid documents (never empty)."""
+
+    name: str
+    constraint: Constraint
+    documents: tuple[Document, ...]
+
+
+@dataclass(frozen=True)
 class Cell:
     """One cell: everything its worker needs to know, and nothing that needs the manager side to interpret.
 
@@ -41,8 +58,8 @@ class Cell:
     constraint_name: ``tier/name``. profile: a name in the backend's ``profiles``.
     stages: in the order in which they run. conditions: the inner axes, ``{axis: values}``: what is varied inside the
     process and labels samples instead of making cells (``cache``, ``rollback_tokens``, ``draft_tokens``).
-    plan: keyword arguments of ``harness.measure.Plan``. verify_rows: at most how many distinct steps of the cell are
-    compared with the judge over the whole row. time_limit_s and memory_limit_bytes: for the cell's whole process group.
+    companions: other constraints for stages that fill batches of several. plan: keyword arguments of
+    ``harness.measure.Plan``. time_limit_s and memory_limit_bytes: for the cell's whole process group.
     """
 
     id: str
@@ -62,8 +79,8 @@ class Cell:
     profile: str = "default"
     process: int = 0
     conditions: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    companions: tuple[Companion, ...] = ()
     plan: Mapping[str, Any] = field(default_factory=dict)
-    verify_rows: int = 24
     time_limit_s: float = 120.0
     memory_limit_bytes: int = 8 << 30
 
@@ -76,17 +93,26 @@ class Cell:
         return replace(self, stages=stages)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"constraint": self.constraint.to_json()}
+        companions = [asdict(c) | {"constraint": c.constraint.to_json()} for c in self.companions]
+        return asdict(self) | {"constraint": self.constraint.to_json(), "companions": companions}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Cell:
         fields = dict(data)
         fields["constraint"] = Constraint.from_json(fields["constraint"])
         for name in ("valid", "invalid"):
-            fields[name] = tuple(Document(d["name"], d["text"], tuple(d["tokens"])) for d in fields[name])
+            fields[name] = _documents(fields[name])
+        fields["companions"] = tuple(
+            Companion(c["name"], Constraint.from_json(c["constraint"]), _documents(c["documents"]))
+            for c in fields.get("companions", ())
+        )
         fields["stages"] = tuple(fields["stages"])
         fields["conditions"] = {k: tuple(v) for k, v in fields.get("conditions", {}).items()}
         return cls(**fields)
+
+
+def _documents(data: Iterable[Mapping[str, Any]]) -> tuple[Document, ...]:
+    return tuple(Document(d["name"], d["text"], tuple(d["tokens"])) for d in data)
 
 
 @dataclass(frozen=True)
@@ -95,7 +121,7 @@ class Difference:
 
     document, step: where (step counts accepted tokens before it). token: the id whose bit is wrong, token_bytes its
     bytes (latin-1 text, so that any byte survives JSON), ``"<eos>"`` for an eos. direction: ``too loose`` (allowed,
-    must be forbidden) or ``too strict``. judge: what says so (``trace``, ``invalid document``, ``naive``,
+    must be forbidden) or ``too strict``. judge: what says so (``trace``, ``invalid document``, ``reference``,
     ``json``, ``refused token``, ``contract``). prefix: the text before it. count: how many bits of the row are wrong
     in all, where a whole row was compared.
     """
@@ -157,11 +183,21 @@ class Measurement:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """Conditions of a stage that were not timed, while others were: ``unsupported`` (a policy that the library does
+    not have, a kernel that needs a device) or ``wrong`` (checked before timing, and found to give another result)."""
+
+    conditions: Mapping[str, Any]
+    kind: Literal["unsupported", "wrong"]
+    reason: str
+
+
+@dataclass(frozen=True)
 class Record:
     """What is known of one stage of one cell: an outcome and, where it was timed, its measurements.
 
     clock: name, resolution_ns, overhead_ns of the clock, measured in this very process. facts: one-off facts the
-    worker saw (peak resident bytes, thread count, …).
+    worker saw (peak resident bytes, thread count, …). refusals: the conditions under which it was not timed, and why.
     """
 
     stage: str
@@ -169,6 +205,7 @@ class Record:
     measurements: tuple[Measurement, ...] = ()
     clock: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
+    refusals: tuple[Refusal, ...] = ()
 
     def to_json(self, cell: Cell) -> dict[str, Any]:
         """The line for cells.jsonl, with the cell's own coordinates."""
@@ -194,6 +231,7 @@ class Record:
             "difference": None if self.outcome.difference is None else asdict(self.outcome.difference),
             "not_reached": self.outcome.not_reached,
             "measurements": [asdict(m) for m in self.measurements],
+            "refusals": [asdict(r) for r in self.refusals],
             "clock": dict(self.clock),
             "facts": dict(self.facts),
         }

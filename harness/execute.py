@@ -9,15 +9,15 @@ from __future__ import annotations
 import resource
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness import clocks
+from harness import clocks, labels
 from harness.backends import registry
 from harness.backends.protocol import Backend, Grammar
-from harness.cell import Cell, Document, Measurement, Outcome, Record
+from harness.cell import Cell, Document, Measurement, Outcome, Record, Refusal
 from harness.clocks import Clock
 from harness.errors import CompileError, MasktaxError, UnsupportedError
 from harness.measure import Plan, Samples
@@ -69,6 +69,7 @@ def _prepare(cell: Cell, clock: Clock, plan: Plan, timed: bool) -> tuple[Job, Ve
     profile = backend.profiles[cell.profile]
     backend.load()
     cold, grammar = _cold_compile(cell, backend, vocabulary, profile, clock)
+    cell, left_out = labels.settle(cell, profile)
     verdict = verify(cell, backend, grammar, vocabulary, profile)
     documents = tuple(
         replace(d, tokens=d.tokens[: verdict.accepted[d.name]]) for d in cell.valid if verdict.accepted[d.name]
@@ -76,6 +77,8 @@ def _prepare(cell: Cell, clock: Clock, plan: Plan, timed: bool) -> tuple[Job, Ve
     wanted = timed and "compile" in cell.stages and "process_cold" in cell.conditions.get("cache", ("process_cold",))
     job = Job(cell, backend, vocabulary, profile, documents, clock, plan, cold if wanted else None)
     facts = {"backend_version": backend.version, "judge": verdict.judge, "rows_judged": verdict.rows_judged}
+    if left_out:
+        facts["documents_left_out"] = left_out
     return job, verdict, facts | dict(_own_facts(grammar))
 
 
@@ -99,25 +102,40 @@ def _own_facts(grammar: Grammar) -> Mapping[str, Any]:
 
 
 def _stage(job: Job, name: str, verdict: Verdict, facts: Mapping[str, Any], timed: bool) -> Record:
-    measurements: list[Measurement] = []
+    job = replace(job, facts={})
+    results: Sequence[Measurement | Refusal] = ()
     wrong = verdict.difference is not None
     outcome = Outcome("wrong", str(verdict.difference), verdict.difference) if wrong else Outcome("ok")
     try:
-        measurements = stages()[name].run(job)
+        results = stages()[name].run(job)
     except (UnsupportedError, CompileError) as error:
         outcome = outcome if wrong else _refusal(error)
+    measurements = tuple(r for r in results if isinstance(r, Measurement))
+    refusals = tuple(r for r in results if isinstance(r, Refusal))
+    if refusals and outcome.kind == "ok":
+        outcome = _refused(refusals, some_timed=bool(measurements))
     return Record(
         stage=name,
         outcome=outcome,
-        measurements=tuple(measurements) if timed else (),
+        measurements=measurements if timed else (),
+        refusals=refusals,
         clock=_clock_facts(job.clock),
         facts={
             **facts,
             "documents": _lengths(job.documents),
             "peak_resident_bytes": _peak_resident_bytes(),
             "threads": threading.active_count(),
+            **job.facts,
         },
     )
+
+
+def _refused(refusals: Sequence[Refusal], *, some_timed: bool) -> Outcome:
+    """What a stage is whose conditions were refused, some or all: wrong as soon as one of them is."""
+    wrong = [r for r in refusals if r.kind == "wrong"]
+    if some_timed and not wrong:
+        return Outcome("ok")
+    return Outcome("wrong" if wrong else "unsupported", "; ".join(dict.fromkeys(r.reason for r in wrong or refusals)))
 
 
 def _refusal(error: UnsupportedError | CompileError) -> Outcome:

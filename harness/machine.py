@@ -10,19 +10,14 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import psutil
 
+from harness.control_groups import ROOT, control_groups, file_text, memory_limit_bytes, quota_cores
 from harness.results import now
-
-ROOT = Path("/")
-UNLIMITED: Literal["unlimited"] = "unlimited"
-
-# cgroup v1 says "no limit" by the largest multiple of a page that fits in 63 bits; no machine comes near half of it.
-_NO_MEMORY_LIMIT_BYTES = 1 << 62
 
 
 def describe(root: Path = ROOT) -> dict[str, Any]:
@@ -136,84 +131,21 @@ def _said(value: object) -> str:
     return "unknown" if value is None else str(value)
 
 
-# Control groups.
-
-
-def quota_cores(root: Path = ROOT) -> float | Literal["unlimited"] | None:
-    """The smallest CPU quota on the way from this process's control group to the root, in cores."""
-    found: list[float] = []
-    groups = list(_control_groups(root, "cpu"))
-    for folder, version in groups:
-        if version == 2:
-            quota, _, period = (_text(folder / "cpu.max") or "").partition(" ")
-        else:
-            quota, period = _text(folder / "cpu.cfs_quota_us") or "", _text(folder / "cpu.cfs_period_us") or ""
-        if quota.isdigit() and period.isdigit() and int(period):
-            found.append(int(quota) / int(period))
-    if found:
-        return min(found)
-    return UNLIMITED if groups else None  # a root group has no limit, and no file to say so
-
-
-def memory_limit_bytes(root: Path = ROOT) -> int | Literal["unlimited"] | None:
-    """The smallest memory limit on the way from this process's control group to the root."""
-    found: list[int] = []
-    groups = list(_control_groups(root, "memory"))
-    for folder, version in groups:
-        limit = _text(folder / ("memory.max" if version == 2 else "memory.limit_in_bytes")) or ""
-        if limit.isdigit() and int(limit) < _NO_MEMORY_LIMIT_BYTES:
-            found.append(int(limit))
-    if found:
-        return min(found)
-    return UNLIMITED if groups else None  # a root group has no limit, and no file to say so
+# The rest.
 
 
 def _throttling(root: Path) -> dict[str, int | None]:
     count = total_ns = None
-    for folder, _ in _control_groups(root, "cpu"):
-        stat = dict(line.split(maxsplit=1) for line in (_text(folder / "cpu.stat") or "").splitlines() if " " in line)
+    for folder, _ in control_groups(root, "cpu"):
+        stat = dict(
+            line.split(maxsplit=1) for line in (file_text(folder / "cpu.stat") or "").splitlines() if " " in line
+        )
         if "nr_throttled" in stat:
             count = (count or 0) + int(stat["nr_throttled"])
             # Version 2 counts microseconds, version 1 nanoseconds.
             ns = int(stat["throttled_usec"]) * 1000 if "throttled_usec" in stat else int(stat.get("throttled_time", 0))
             total_ns = (total_ns or 0) + ns
     return {"throttled_count": count, "throttled_ns": total_ns}
-
-
-def _control_groups(root: Path, controller: str) -> Iterator[tuple[Path, Literal[1, 2]]]:
-    """This process's control group for ``controller`` and those above it, each with its cgroup version.
-
-    /proc/self/cgroup says where the process is, /proc/self/mountinfo where that tree is mounted; inside a container
-    the mount may begin below the tree's root. See cgroups(7), proc_pid_mountinfo(5).
-    """
-    places: dict[str, str] = {}
-    for line in (_read(root, "proc/self/cgroup") or "").splitlines():
-        _, names, path = line.split(":", 2)
-        for name in names.split(","):
-            places[name] = path
-    for line in (_read(root, "proc/self/mountinfo") or "").splitlines():
-        mount, _, source = line.partition(" - ")
-        kind, _, options = source.split(" ", 2)
-        within, at = mount.split(" ")[3:5]
-        if kind == "cgroup2" and "" in places:
-            path, version = places[""], 2
-        elif kind == "cgroup" and controller in options.split(",") and controller in places:
-            path, version = places[controller], 1
-        else:
-            continue
-        top = root / at.lstrip("/")
-        below = path.removeprefix(within) if within != "/" else path
-        folder = top / below.lstrip("/")
-        if not folder.is_dir():  # the process's group is outside what is mounted here
-            folder = top
-        while True:
-            yield folder, 2 if version == 2 else 1
-            if folder == top or top not in folder.parents:
-                break
-            folder = folder.parent
-
-
-# The rest.
 
 
 def boost(root: Path = ROOT) -> bool | None:
@@ -272,7 +204,9 @@ def _cpuinfo(root: Path) -> dict[str, str]:
 def _of_all_cores(root: Path, name: str) -> str | None:
     """A frequency setting of the cores: one value where all agree, else all that occur, joined by ``+``."""
     values = {
-        text for file in (root / "sys/devices/system/cpu").glob(f"cpu[0-9]*/cpufreq/{name}") if (text := _text(file))
+        text
+        for file in (root / "sys/devices/system/cpu").glob(f"cpu[0-9]*/cpufreq/{name}")
+        if (text := file_text(file))
     }
     return "+".join(sorted(values)) or None
 
@@ -280,7 +214,7 @@ def _of_all_cores(root: Path, name: str) -> str | None:
 def _frequencies_mhz(root: Path) -> list[float] | None:
     folder = root / "sys/devices/system/cpu"
     files = sorted(folder.glob("cpu[0-9]*/cpufreq/scaling_cur_freq"), key=lambda f: int(f.parts[-3][3:]))
-    now_khz = [_number(_text(f)) for f in files]
+    now_khz = [_number(file_text(f)) for f in files]
     if now_khz:
         return None if None in now_khz else [round(k / 1000, 1) for k in now_khz if k is not None]
     lines = (_read(root, "proc/cpuinfo") or "").splitlines()
@@ -289,7 +223,7 @@ def _frequencies_mhz(root: Path) -> list[float] | None:
 
 def _thermal(root: Path, name: str) -> int | None:
     files = (root / "sys/devices/system/cpu").glob(f"cpu[0-9]*/thermal_throttle/{name}")
-    counts = [count for f in files if (count := _integer(_text(f))) is not None]
+    counts = [count for f in files if (count := _integer(file_text(f))) is not None]
     return sum(counts) if counts else None
 
 
@@ -330,15 +264,7 @@ def _output_of(*command: str) -> str | None:
 
 
 def _read(root: Path, name: str) -> str | None:
-    return _text(root / name)
-
-
-def _text(file: Path) -> str | None:
-    """A small file's text without its last newline; None where it cannot be read or is empty."""
-    try:
-        return file.read_text(errors="replace").strip() or None
-    except OSError:
-        return None
+    return file_text(root / name)
 
 
 def _flag(root: Path, name: str) -> bool | None:

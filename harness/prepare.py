@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from harness import catalogue, encoders, loaders, paths
 from harness.backends import registry
 from harness.catalogue import Entry, Instance
-from harness.cell import Cell, Document
+from harness.cell import Cell, Companion, Document
 from harness.errors import MasktaxError
 from harness.profile import Profile
 from harness.scenario import Point, Scenario, Variant
@@ -23,19 +24,27 @@ _MIB = 1 << 20
 
 
 def prepare(
-    scenario: Scenario, points: Iterable[Point], *, schemas: Path | None = None, cache: Path | None = None
+    scenario: Scenario,
+    points: Iterable[Point],
+    *,
+    schemas: Path | None = None,
+    outside: Mapping[str, Entry] = MappingProxyType({}),
+    cache: Path | None = None,
 ) -> list[Cell]:
     """The cells of the points, in their order.
 
-    schemas: the folder of constraints (default: the built-in ones). cache: where vocabulary files go (default:
-    ``paths.cache()``). MasktaxError for a vocabulary that is not there, or a document that its encoder cannot spell.
+    schemas: the folder of constraints (default: the built-in ones). outside: entries of an outside corpus. cache: where
+    vocabulary files go (default: ``paths.cache()``). MasktaxError for a vocabulary that is not there, or a document
+    that its encoder cannot spell.
 
     Documents are shared: two cells with the same vocabulary and spelling hold the very same objects.
     """
     points = list(points)
-    entries = {e.name: e for e in catalogue.select(list(dict.fromkeys(p.constraint for p in points)), root=schemas)}
+    named = [name for p in points for name in (p.constraint, *p.workload.companions)]
+    built_in = [name for name in dict.fromkeys(named) if name not in outside]
+    entries = {e.name: e for e in catalogue.select(built_in, root=schemas)} | dict(outside)
     desk = _Desk(paths.cache() if cache is None else cache)
-    return [_cell(scenario, point, entries[point.constraint], desk) for point in points]
+    return [_cell(scenario, point, entries, desk) for point in points]
 
 
 def declared(adapter: str, options: Mapping[str, Any], name: str) -> Profile | None:
@@ -82,15 +91,20 @@ class _Desk:
         return self._documents[key]
 
 
-def _cell(scenario: Scenario, point: Point, entry: Entry, desk: _Desk) -> Cell:
+def _cell(scenario: Scenario, point: Point, entries: Mapping[str, Entry], desk: _Desk) -> Cell:
+    entry = entries[point.constraint]
     path, vocabulary = desk.vocabulary(point.vocabulary_source)
     profile = desk.profile(Variant(point.adapter, point.options), point.profile)
 
-    def documents(kind: str, instances: Sequence[Instance], most: int | None) -> tuple[Document, ...]:
+    def documents(of: Entry, instances: Sequence[Instance], most: int | None) -> tuple[Document, ...]:
         return tuple(
-            desk.document(entry.name, f"{kind}/{i}", catalogue.spell(entry, instance, profile), vocabulary)
-            for i, instance in enumerate(instances[:most])
+            desk.document(of.name, instance.name, catalogue.spell(of, instance, profile), vocabulary)
+            for instance in instances[:most]
         )
+
+    def valid(of: Entry) -> tuple[Document, ...]:
+        # The documents that only some profiles admit come last, so that the first few are the same everywhere.
+        return documents(of, catalogue.valid_under(of, profile), point.workload.valid)
 
     return Cell(
         id=point.id,
@@ -104,15 +118,16 @@ def _cell(scenario: Scenario, point: Point, entry: Entry, desk: _Desk) -> Cell:
         constraint_name=point.constraint,
         constraint=entry.constraint,
         stages=point.stages,
-        # The documents that only some profiles admit come last, so that numbers mean the same documents everywhere.
-        valid=documents("valid", catalogue.valid_under(entry, profile), point.workload.valid),
-        invalid=documents("invalid", entry.invalid, point.workload.invalid),
+        valid=valid(entry),
+        invalid=documents(entry, entry.invalid, point.workload.invalid),
         options=dict(point.options),
         profile=point.profile,
         process=point.process,
         conditions=dict(point.conditions),
+        companions=tuple(
+            Companion(name, entries[name].constraint, valid(entries[name])) for name in point.workload.companions
+        ),
         plan=dict(scenario.measure),
-        verify_rows=point.workload.verify_rows,
         time_limit_s=point.workload.time_limit_s,
         memory_limit_bytes=point.workload.memory_limit_mb * _MIB,
     )

@@ -33,6 +33,7 @@ class Profile:
         (``7.0``, ``1e3``); ``digits``: digits only.
     escapes: ``any`` spelling of a string; ``minimal``: only the escapes that RFC 8259 demands, shortest form.
     literal_escapes: the same for the strings that a schema writes out: keys of ``properties``, ``enum``, ``const``.
+        Where ``escapes`` is ``minimal`` it holds for these, too.
     lone_surrogates: whether ``\\ud800`` without its partner is a string.
     pattern: whether ``pattern`` searches (the standard) or must match the full string.
     regex_dialect: what ``\\d \\w \\s`` and the dot mean.

@@ -183,13 +183,15 @@ class Run:
     """One run, or several read as one, as frames. docs/FORMAT.md lists every column.
 
     runs: run.json of each. paths: their folders. cells: one row per (cell, stage), with its outcome and, where it was
-    timed, the statistics of its headline conditions. measurements: one row per (cell, stage, conditions).
+    timed, the statistics of its headline conditions. measurements: one row per (cell, stage, conditions). refusals: the
+    conditions that were not timed while others of their stage were, with ``kind`` and ``reason``.
     """
 
     runs: tuple[dict[str, Any], ...]
     paths: tuple[Path, ...]
     cells: pd.DataFrame
     measurements: pd.DataFrame
+    refusals: pd.DataFrame
     _records: tuple[Named, ...]
 
     @property
@@ -221,7 +223,7 @@ def load(path: str | Path | Sequence[str | Path]) -> Run:
         twice = next(n for n in names if names.count(n) > 1)
         raise MasktaxError(f"two of the runs are named {twice!r}; rename one in its {RUN_FILE}, or read them apart")
     named = tuple((record, name) for p, name in zip(paths, names, strict=True) for record in _read_lines(p))
-    return Run(runs, paths, _cells(named), _measurements(named), named)
+    return Run(runs, paths, _cells(named), _measurements(named), _refusals(named), named)
 
 
 # Files.
@@ -318,6 +320,12 @@ def _check_parts(record: Mapping[str, Any], place: str) -> None:
     for name in ("difference", "clock", "facts", "options"):
         if not isinstance(record.get(name) or {}, Mapping):
             raise MasktaxError(f"{place}: {name!r} is no object; restore or delete the line")
+    refusals = record.get("refusals") or []
+    if not isinstance(refusals, list) or not all(
+        isinstance(r, Mapping) and isinstance(r.get("conditions"), Mapping) and isinstance(r.get("reason"), str)
+        for r in refusals
+    ):
+        raise MasktaxError(f"{place}: 'refusals' is no list of conditions with reasons; restore or delete the line")
     measurements = record.get("measurements") or []
     if not isinstance(measurements, list):
         raise MasktaxError(f"{place}: 'measurements' is no list; restore or delete the line")
@@ -503,6 +511,22 @@ def _measurements(named: Sequence[Named]) -> pd.DataFrame:
             labels = dict.fromkeys(LABELS) | dict(m["conditions"])
             rows.append(_coordinates(record, run) | labels | _statistics(m, record.get("clock") or {}))
     return _frame(rows, (*COORDINATES, *LABELS, *_statistics(None, {})))
+
+
+def _refusals(named: Sequence[Named]) -> pd.DataFrame:
+    rows = [
+        _coordinates(record, run)
+        | dict.fromkeys(LABELS)
+        | dict(refusal["conditions"])
+        | {
+            "conditions": conditions_text(refusal["conditions"]),
+            "refusal": refusal["kind"],
+            "refusal_reason": refusal["reason"],
+        }
+        for record, run in named
+        for refusal in record.get("refusals") or ()
+    ]
+    return _frame(rows, (*COORDINATES, *LABELS, "conditions", "refusal", "refusal_reason"))
 
 
 _NUMBERS = (*_STATISTICS, "clock_resolution_ns", "clock_overhead_ns")

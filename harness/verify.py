@@ -2,10 +2,10 @@
 
 What is held against a backend, in this order at every step, is: the trace (a document known to be valid must be
 allowed, token by token, by the mask and by ``accept`` alike), end-of-sequence (allowed exactly where the text is a
-whole document), a refusal (it must leave the state as it was), whole rows against a judge where one covers the
-constraint under the backend's declared profile, and invalid documents (each must be refused at some step).
+whole document), a refusal (it must leave the state as it was), the whole row, bit by bit, against the reference engine
+under the backend's declared profile, and invalid documents (each must be refused at some step).
 
-The judges are independent of the backend: the documents' labels, JSON's own grammar, and a definitional engine. A
+The judges are independent of the backend: the documents' labels, JSON's own grammar, and the reference engine. A
 verdict never rests on the backend's own output, except where two of its answers contradict each other.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from harness.errors import CompileError, UnsupportedError
 from harness.profile import Profile
 from harness.vocabulary import Vocabulary
 
-JUDGE = "naive"
+JUDGE = "reference"
 # Refused tokens tried in one document: each costs a fill, and a library that mishandles refusal does so everywhere.
 REFUSALS_PER_DOCUMENT = 6
 
@@ -48,44 +48,26 @@ class Verdict:
 
 
 def verify(cell: Cell, backend: Backend, grammar: Grammar, vocabulary: Vocabulary, profile: Profile) -> Verdict:
-    """Hold a compiled grammar against the cell's documents and the judge. It compiles nothing but the judge's own.
-
-    Under the canonical token policy the judge bounds a row instead of saying it bit by bit: what it forbids must be
-    forbidden, and every byte with which it lets the text go on must be the first of some allowed token.
-    """
+    """Hold a compiled grammar against the cell's documents and the judge. It compiles nothing but the judge's own."""
     judge, judged_by = _judge(cell.constraint, vocabulary, profile)
-    check = _Check(cell, backend, grammar, vocabulary, profile, judge, _steps_to_judge(cell))
+    check = _Check(cell, backend, grammar, vocabulary, profile, judge, judged_by)
     difference = next(check.faults(), None)
     accepted = {d.name: check.accepted.get(d.name, 0) for d in cell.valid}
     if difference is not None:
         # The walk stopped at the first fault; how far each document goes is asked of the library alone.
         accepted = {d.name: _accepted(grammar, vocabulary, backend, d) for d in cell.valid}
-    return Verdict(difference, accepted, judged_by, check.rows_judged)
+    return Verdict(difference, accepted, check.judged_by, check.rows_judged)
 
 
 def _judge(constraint: Constraint, vocabulary: Vocabulary, profile: Profile) -> tuple[Matcher | None, str]:
     judge = registry.create(JUDGE)
     try:
-        grammar = judge.compile(constraint, vocabulary, replace(profile, tokens="all"))
+        grammar = judge.compile(constraint, vocabulary, profile)
     except UnsupportedError as error:
         return None, f"{JUDGE} does not cover it: {error.reason}"
     except CompileError as error:
         return None, f"{JUDGE} does not compile it: {error}"
-    said = (
-        JUDGE if profile.tokens == "all" else f"{JUDGE}, as bounds: which of a text's tokens are offered is not judged"
-    )
-    return guard.matcher(grammar, vocabulary, judge.capabilities), said
-
-
-def _steps_to_judge(cell: Cell) -> dict[str, frozenset[int]]:
-    """Which steps of which valid document get their whole row judged: spread evenly, first and last among them."""
-    if not cell.valid:
-        return {}
-    share = max(2, cell.verify_rows // len(cell.valid))
-    return {
-        d.name: frozenset(np.unique(np.linspace(0, len(d.tokens), share).round().astype(int)).tolist())
-        for d in cell.valid
-    }
+    return guard.matcher(grammar, vocabulary, judge.capabilities), JUDGE
 
 
 def _accepted(grammar: Grammar, vocabulary: Vocabulary, backend: Backend, document: Document) -> int:
@@ -107,7 +89,7 @@ class _Check:
         vocabulary: Vocabulary,
         profile: Profile,
         judge: Matcher | None,
-        judged_steps: dict[str, frozenset[int]],
+        judged_by: str,
     ) -> None:
         self._cell = cell
         self._backend = backend
@@ -115,8 +97,9 @@ class _Check:
         self._vocabulary = vocabulary
         self._profile = profile
         self._judge = judge
-        self._judged_steps = judged_steps
+        self.judged_by = judged_by
         self._row = bitmask.allocate_row(vocabulary.size)
+        self._expected = bitmask.allocate_row(vocabulary.size)
         self._eos = frozenset(vocabulary.eos_ids)
         self.accepted: dict[str, int] = {}
         self.rows_judged = 0
@@ -152,7 +135,7 @@ class _Check:
                 explanation = "the next token of a valid document is allowed by the mask and refused by accept"
                 yield self._fault(document, step, token, "too strict", "trace", explanation)
                 return
-            if self._judge is not None and not self._judge.accept(token):
+            if not self._judge_takes(document, step):
                 raise AssertionError(
                     f"{self._cell.id}: the judge refuses token {token} at step {step} of {document.name}, a valid "
                     "document: the judge or the document is wrong"
@@ -195,30 +178,37 @@ class _Check:
         return True
 
     def _whole_row(self, document: Document, step: int) -> Iterator[Difference]:
-        if self._judge is None or step not in self._judged_steps.get(document.name, ()):
+        if self._judge is None:
             return
-        expected = bitmask.allocate_row(self._vocabulary.size)
-        self._judge.fill(expected)
+        try:
+            self._judge.fill(self._expected)
+        except UnsupportedError as error:
+            self._stop_judging(document, step, error)
+            return
         self.rows_judged += 1
-        found = bitmask.diff(self._row, expected, self._vocabulary.size)
-        too_strict = found.too_strict
-        if too_strict and self._profile.tokens == "canonical":
-            too_strict = self._unreachable(too_strict)
-        wrong = len(found.too_loose) + len(too_strict)
-        if not wrong:
-            return
+        found = bitmask.diff(self._row, self._expected, self._vocabulary.size)
+        wrong = len(found.too_loose) + len(found.too_strict)
         if found.too_loose:
             yield self._fault(document, step, found.too_loose[0], "too loose", JUDGE,
                               f"wrong bits in the row: {wrong}, this one allowed", count=wrong)  # fmt: skip
-        else:
-            yield self._fault(document, step, too_strict[0], "too strict", JUDGE,
+        elif found.too_strict:
+            yield self._fault(document, step, found.too_strict[0], "too strict", JUDGE,
                               f"wrong bits in the row: {wrong}, this one forbidden", count=wrong)  # fmt: skip
 
-    def _unreachable(self, forbidden: Sequence[int]) -> tuple[int, ...]:
-        """Of legal tokens that the row forbids, those whose first byte no allowed token has: their text is lost."""
-        allowed = np.flatnonzero(bitmask.unpack(self._row, self._vocabulary.size)).tolist()
-        firsts = {self._vocabulary.tokens[t][:1] for t in allowed if t not in self._eos}
-        return tuple(t for t in forbidden if t in self._eos or self._vocabulary.tokens[t][:1] not in firsts)
+    def _stop_judging(self, document: Document, step: int, error: UnsupportedError) -> None:
+        """The judge comes to a bound of its own in the middle of a document; what it said before stands."""
+        self._judge = None
+        self.judged_by = f"{JUDGE}, up to step {step} of {document.name}: {error.reason}"
+
+    def _judge_takes(self, document: Document, step: int) -> bool:
+        """Move the judge on by a document's token; whether it took it (so too where nobody judges)."""
+        if self._judge is None:
+            return True
+        try:
+            return self._judge.accept(document.tokens[step])
+        except UnsupportedError as error:
+            self._stop_judging(document, step, error)
+            return True
 
     def _specials(self, document: Document, step: int, matcher: Matcher) -> Iterator[Difference]:
         """A special token is never part of a text; the guard clears its bit, but whoever serves has no guard."""
@@ -269,10 +259,13 @@ class _Check:
 
     def _invalid(self, document: Document) -> Iterator[Difference]:
         matcher = self._matcher()
+        if self._judge is not None:
+            self._judge.reset()
         for step, token in enumerate(document.tokens):
             matcher.fill(self._row)
             yield from self._specials(document, step, matcher)
             yield from self._eos_within(document, step, matcher)
+            yield from self._whole_row(document, step)
             allowed = bitmask.test(self._row, token)
             taken = matcher.accept(token)
             if not allowed and not taken:
@@ -284,7 +277,9 @@ class _Check:
                 yield self._fault(document, step, token, "too loose", "refused token",
                                   "accept took a token that the mask forbids")  # fmt: skip
                 return
-            if not allowed:  # never offered under a canonical policy: a model cannot get here
+            # Not allowed: never offered under a canonical policy, a model cannot get here. Refused by the judge: the
+            # row that allowed it was a fault, and nothing is known of what follows one.
+            if not allowed or not self._judge_takes(document, step):
                 return
         step = len(document.tokens)
         matcher.fill(self._row)

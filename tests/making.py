@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,15 @@ CHOICES = ("yes", "no", "name")
 
 def document(name: str, text: str, vocabulary: Vocabulary = VOCABULARY) -> Document:
     return Document(name, text, encoders.encode(vocabulary, text))
+
+
+def write_corpus(folder: Path, files: Mapping[str, Any]) -> Path:
+    """A corpus: each value as the JSON file of that name, text as it is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        text = content if isinstance(content, str) else json.dumps(content)
+        (folder / f"{name}.json").write_text(text, encoding="utf-8")
+    return folder
 
 
 def choice_cell(

@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 
-from harness.cell import Cell, Record
+from harness.cell import Cell, Measurement, Outcome, Record, Refusal
 from harness.errors import MasktaxError
 from harness.execute import execute
-from harness.stages import stages
+from harness.stages import Stage, stages
 from tests.making import choice_cell
 
 ALL = tuple(stages())
-SHORT = {"draft_tokens": (1,), "rollback_tokens": (1,)}  # the documents here are words of a token or two
+SHORT = {
+    "draft_tokens": (1,), "rollback_tokens": (1,),  # the documents here are words of a token or two
+    "kernel": ("numpy",), "rows": (2,),  # torch's compiler takes seconds for a kernel
+}  # fmt: skip
 
 
 def records_of(cell: Cell, **options: Any) -> dict[str, Record]:
@@ -109,3 +112,20 @@ def test_an_unknown_stage_is_refused_before_anything_runs(tmp_path: Path) -> Non
 def test_another_vocabulary_than_announced_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MasktaxError, match="fingerprint"):
         records_of(choice_cell(tmp_path, vocabulary_sha256="0" * 64))
+
+
+def test_conditions_that_a_stage_refuses_are_told_beside_those_it_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def record(*results: Measurement | Refusal) -> Record:
+        stage = Stage("fill", {}, lambda _: list(results))
+        monkeypatch.setattr("harness.execute.stages", lambda: {"fill": stage})
+        return records_of(choice_cell(tmp_path, stages=("fill",)))["fill"]
+
+    timed = Measurement({"policy": "serial"}, (1.0,), (1,), {}, ("",), "time_cap")
+    lacking = Refusal({"policy": "pool"}, "unsupported", "no pool here")
+    wrong = Refusal({"policy": "native"}, "wrong", "row 3 differs")
+    some = record(timed, lacking)
+    assert (some.outcome, some.measurements, some.refusals) == (Outcome("ok"), (timed,), (lacking,))
+    assert record(lacking).outcome == Outcome("unsupported", "no pool here")
+    assert record(timed, lacking, wrong).outcome == Outcome("wrong", "row 3 differs")

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from harness import machine
+from harness import control_groups, machine
 
 V2_MOUNT = "31 23 0:28 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw"
 
@@ -61,8 +61,8 @@ def test_a_quota_of_version_2_is_in_cores_and_the_smallest_on_the_way_up_counts(
             "sys/fs/cgroup/slice/box/cpu.stat": "usage_usec 9\nnr_throttled 1\nthrottled_usec 5",
         },
     )
-    assert machine.quota_cores(root) == 1.5
-    assert machine.memory_limit_bytes(root) == 1 << 30
+    assert control_groups.quota_cores(root) == 1.5
+    assert control_groups.memory_limit_bytes(root) == 1 << 30
     now = machine.snapshot(root)
     assert (now["throttled_count"], now["throttled_ns"]) == (3, 35_000)
 
@@ -81,8 +81,8 @@ def test_a_quota_of_version_1_is_found_below_the_mount_of_its_controller(tmp_pat
             "sys/fs/cgroup/memory/memory.limit_in_bytes": "2147483648",
         },
     )
-    assert machine.quota_cores(root) == 0.5
-    assert machine.memory_limit_bytes(root) == 2 << 30
+    assert control_groups.quota_cores(root) == 0.5
+    assert control_groups.memory_limit_bytes(root) == 2 << 30
     assert machine.snapshot(root)["throttled_ns"] == 1234
     assert machine.describe(root)["system"]["container"][-1] == "control group of docker"
 
@@ -110,8 +110,8 @@ def test_a_quota_of_version_1_is_found_below_the_mount_of_its_controller(tmp_pat
 )
 def test_no_limit_is_said_and_is_not_the_same_as_unknown(files: dict[str, str], tmp_path: Path) -> None:
     root = tree(tmp_path, files)
-    assert machine.quota_cores(root) == "unlimited"
-    assert machine.memory_limit_bytes(root) == "unlimited"
+    assert control_groups.quota_cores(root) == "unlimited"
+    assert control_groups.memory_limit_bytes(root) == "unlimited"
 
 
 # Cores.

@@ -33,7 +33,6 @@ reading = "r"
 stages = ["compile", "fill"]
 memory_limit_mb = 512
 time_limit_s = 7
-verify_rows = 5
 [measure]
 min_samples = 3
 [axes]
@@ -149,7 +148,7 @@ def test_as_many_instances_as_asked_for_from_the_first_on(make: Make) -> None:
 
 def test_limits_plan_and_conditions_arrive_in_the_cell(make: Make) -> None:
     cell = make()["spaced", "flat/pair"]
-    assert (cell.time_limit_s, cell.memory_limit_bytes, cell.verify_rows) == (7.0, 512 << 20, 5)
+    assert (cell.time_limit_s, cell.memory_limit_bytes) == (7.0, 512 << 20)
     assert cell.plan == {"min_samples": 3}
     assert cell.conditions == {"cache": ("new_schema",), "visit": ("first", "later")}
     assert cell.stages == ("compile", "fill")
@@ -190,3 +189,10 @@ def test_a_document_that_cannot_be_encoded_is_named(make: Make, schemas: Path, m
     monkeypatch.setattr(prepare_module.encoders, "encode", refuse)
     with pytest.raises(MasktaxError, match="flat/pair, valid/0: no such character"):
         make()
+
+
+def test_companions_travel_with_documents_of_their_own(make: Make) -> None:
+    cell = make(companions=("choice/answer",), valid=2)["spaced", "flat/pair"]
+    (companion,) = cell.companions
+    assert (companion.name, [d.text for d in companion.documents]) == ("choice/answer", ["yes", "no"])
+    assert Cell.from_json(json.loads(json.dumps(cell.to_json()))) == cell

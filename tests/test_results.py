@@ -464,3 +464,12 @@ def test_outcomes_other_than_ok_have_rows_too(tmp_path: Path) -> None:
     run = load(write_run(tmp_path / "run", list(records(**SMALL, judge=never_ok))))
     assert set(run.cells["outcome"]) == {"unsupported"}
     assert run.cells["reason"].str.contains("compiles no such kind").all()
+
+
+def test_refused_conditions_are_a_frame_of_their_own(tmp_path: Path) -> None:
+    record = one() | {"refusals": [{"conditions": {"policy": "pool"}, "kind": "unsupported", "reason": "no pool here"}]}
+    with RunStore.create(tmp_path / "run", {}) as store:
+        store.append(record)
+    (row,) = harness.load(tmp_path / "run").refusals.to_dict("records")
+    assert (row["cell"], row["stage"], row["policy"]) == (record["cell"], record["stage"], "pool")
+    assert (row["refusal"], row["refusal_reason"], row["conditions"]) == ("unsupported", "no pool here", "policy=pool")

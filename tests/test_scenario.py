@@ -471,10 +471,14 @@ def test_no_expansion_ever_holds_an_id_twice(
 
 # --- what is shipped, and what is written about it ------------------------------------------------------------------
 
-BUILT_IN = ("backends", "compile", "positions", "quick", "reference", "vocabulary")
+BUILT_IN = ("backends", "compile", "positions", "quick", "reference", "tax", "threshold", "vocabulary")
+ALWAYS = ("compile", "first_mask", "fill", "accept", "validate", "rollback")
 LIBRARIES = {"xgrammar", "llguidance", "outlines", "lm-format-enforcer"}
 # The judge is set beside the libraries that it should keep up with, and is in no comparison of libraries.
-COMPARED = dict.fromkeys(BUILT_IN, LIBRARIES) | {"reference": {"reference", "xgrammar", "llguidance"}}
+COMPARED = dict.fromkeys(BUILT_IN, LIBRARIES) | {
+    "reference": {"reference", "xgrammar", "llguidance"},
+    "threshold": LIBRARIES | {"reference"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -494,7 +498,7 @@ def test_the_built_in_scenarios_are_these_and_free_of_mistakes(shipped: dict[str
 def test_quick_times_every_stage_and_its_cold_compile_in_ten_processes(shipped: dict[str, Scenario]) -> None:
     points = expand(shipped["quick"])
     assert {p.vocabulary for p in points} == {"deepseek"}
-    assert {s for p in points for s in p.stages} == set(scenarios.STAGES)
+    assert {s for p in points for s in p.stages} == set(ALWAYS)
     assert len({p.constraint.partition("/")[0] for p in points}) >= 8
     cold = [p for p in points if p.conditions.get("cache") == ("process_cold",)]
     for library in LIBRARIES:
@@ -514,6 +518,20 @@ def test_reference_asks_the_engine_and_two_libraries_the_very_same(shipped: dict
     engine, *others = asked.values()
     assert others == [engine, engine]
     assert len({p.constraint.partition("/")[0] for p in expand(shipped["reference"])}) >= 8
+
+
+def test_threshold_fills_on_both_sides_of_vllms_threshold_by_every_policy(shipped: dict[str, Scenario]) -> None:
+    for p in expand(shipped["threshold"]):
+        assert {128, 129} <= {*p.conditions["rows"]} or "threads" in p.conditions
+        if "threads" not in p.conditions:
+            assert p.conditions["policy"] == scenarios.INNER["policy"]["batch_fill"]
+
+
+def test_tax_sets_sharing_beside_filling_each_over_mixes_that_share_more_and_less(shipped: dict[str, Scenario]) -> None:
+    for p in expand(shipped["tax"]):
+        assert p.conditions["policy"] == ("serial", "state_shared")
+        assert p.conditions["mix"] == ("identical", "positions", "schemas")
+        assert p.workload.companions
 
 
 def test_vocabulary_spans_four_sizes(shipped: dict[str, Scenario]) -> None:
@@ -543,3 +561,12 @@ def test_the_description_names_every_key_axis_and_value(tmp_path: Path) -> None:
     example = text.partition("```toml\n")[2].partition("```")[0]
     (tmp_path / "strings.toml").write_text(example, encoding="utf-8")
     assert len(expand(load(tmp_path / "strings.toml"))) > 4
+
+
+def test_companions_are_constraints_named_by_globs(write: Write) -> None:
+    named = read(
+        write(replace=('stages = ["compile", "fill", "accept"]', 'stages = ["fill"]\ncompanions = ["regex/*"]'))
+    )
+    assert named.workload.companions == ("regex/date",)
+    with pytest.raises(MasktaxError, match=r"workload\.companions: no constraint matches"):
+        read(write(replace=('stages = ["compile", "fill", "accept"]', 'stages = ["fill"]\ncompanions = ["regx/*"]')))

@@ -29,7 +29,7 @@ from tests import lark_grammars, schema_features
 from tests.schema_features import subschemas
 
 ENTRIES = catalogue.load()
-TIERS = {"arrays", "bounds", "choice", "enums", "flat", "grammar", "json_object", "nested", "patterns", "recursive",
+TIERS = {"arrays", "bounded", "bounds", "choice", "enums", "flat", "grammar", "json_object", "nested", "patterns", "recursive",
          "regex", "structural_tag", "tool_calls", "unions"}  # fmt: skip
 COMPACT = Profile(whitespace="compact")
 SPELLINGS = (

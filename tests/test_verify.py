@@ -13,6 +13,7 @@ from harness.backends.protocol import NativeMatcher
 from harness.backends.registry import create
 from harness.bitmask import Row
 from harness.cell import Cell, Difference
+from harness.constraint import Constraint
 from harness.profile import Profile
 from harness.verify import Verdict, verify
 from tests.fake_backends import Fake
@@ -40,7 +41,7 @@ def spoiled(change: Callable[[Row], object]) -> Fake:
 def test_a_right_backend_is_found_right_and_its_rows_were_judged(tmp_path: Path) -> None:
     verdict = verdict_of(Fake(), choice_cell(tmp_path))
     assert verdict.difference is None
-    assert verdict.judge == "naive"
+    assert verdict.judge == "reference"
     assert verdict.rows_judged >= 6
     assert verdict.accepted == {
         "valid/0": len(choice_cell(tmp_path).valid[0].tokens),
@@ -50,7 +51,7 @@ def test_a_right_backend_is_found_right_and_its_rows_were_judged(tmp_path: Path)
 
 
 def test_the_judge_finds_itself_right(tmp_path: Path) -> None:
-    assert verdict_of(create("naive"), choice_cell(tmp_path)).difference is None
+    assert verdict_of(create("reference"), choice_cell(tmp_path)).difference is None
 
 
 def test_a_token_of_the_trace_that_the_mask_forbids_is_too_strict(tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_a_token_of_the_trace_that_the_mask_forbids_is_too_strict(tmp_path: Path
 @pytest.mark.parametrize("token", [t for t, b in enumerate(VOCABULARY.tokens) if b in (b"z", b"00", b"\xf0")])
 def test_any_bit_of_a_judged_row_counts(tmp_path: Path, token: int) -> None:
     fault = fault_of(spoiled(lambda row: bitmask.set_bit(row, token)), choice_cell(tmp_path))
-    assert (fault.step, fault.token, fault.direction, fault.judge) == (0, token, "too loose", "naive")
+    assert (fault.step, fault.token, fault.direction, fault.judge) == (0, token, "too loose", "reference")
 
 
 def test_an_end_of_sequence_that_is_allowed_too_early_is_too_loose(tmp_path: Path) -> None:
@@ -84,36 +85,24 @@ def test_a_special_token_in_the_librarys_own_row_is_too_loose_though_the_guard_c
     assert (fault.direction, fault.judge) == ("too loose", "contract")
 
 
-class Canonical(Fake):
-    """The fake engine under the token policy that leaves out some of a text's tokens."""
+@pytest.mark.parametrize("tokens", ["all", "canonical"])
+def test_a_token_that_is_left_out_counts_under_the_token_policy_that_offers_it(tmp_path: Path, tokens: Any) -> None:
+    class Declaring(Fake):
+        profiles: Mapping[str, Profile] = {"default": Profile(tokens=tokens)}
 
-    profiles: Mapping[str, Profile] = {"default": Profile(tokens="canonical")}
-
-
-def _forbid(*texts: bytes) -> Callable[[Row], object]:
-    def forbid(row: Row) -> None:
-        for token, text in enumerate(VOCABULARY.tokens):
-            if text in texts:
-                bitmask.set_bit(row, token, False)
-
-    return forbid
+    (na,) = (t for t, b in enumerate(VOCABULARY.tokens) if b == b"na")
+    fault = fault_of(Declaring(spoil=lambda row: bitmask.set_bit(row, na, False)), choice_cell(tmp_path))
+    assert (fault.step, fault.token, fault.direction, fault.judge) == (0, na, "too strict", "reference")
 
 
-def test_a_canonical_policy_may_leave_out_tokens_but_no_text(tmp_path: Path) -> None:
-    cell = choice_cell(tmp_path, valid=("yes",))
-    short_of_tokens = verdict_of(Canonical(spoil=_forbid(b"na", b"nam", b"ye")), cell)
-    assert (short_of_tokens.difference, short_of_tokens.rows_judged) == (None, 2)
-    assert short_of_tokens.judge.startswith("naive, as bounds")
-    starts_of_no_and_name = {b for b in VOCABULARY.tokens if b and (b"no".startswith(b) or b"name".startswith(b))}
-    fault = fault_of(Canonical(spoil=_forbid(*starts_of_no_and_name)), cell)
-    assert (fault.step, fault.token_bytes[0], fault.direction, fault.judge) == (0, "n", "too strict", "naive")
-    assert fault.count == len(starts_of_no_and_name)
+def test_a_canonical_policy_forbids_other_tokens_for_a_text_that_is_forced(tmp_path: Path) -> None:
+    class Declaring(Fake):
+        profiles: Mapping[str, Profile] = {"default": Profile(tokens="canonical")}
 
-
-def test_a_canonical_policy_allows_nothing_that_the_definition_forbids(tmp_path: Path) -> None:
-    (token,) = (t for t, b in enumerate(VOCABULARY.tokens) if b == b"z")
-    fault = fault_of(Canonical(spoil=lambda row: bitmask.set_bit(row, token)), choice_cell(tmp_path))
-    assert (fault.step, fault.token, fault.direction, fault.judge) == (0, token, "too loose", "naive")
+    cell = choice_cell(tmp_path, constraint=Constraint("choice", '["name"]'), valid=("name",), invalid=())
+    fault = fault_of(Declaring(), cell)
+    others = [t for t, b in enumerate(VOCABULARY.tokens) if b and b"name".startswith(b) and b != b"name"]
+    assert (fault.step, fault.direction, fault.judge, fault.count) == (0, "too loose", "reference", len(others))
 
 
 class Refusing:

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from harness import encoders
-from harness.backends.protocol import Capabilities, NativeMatcher
+from harness.backends.protocol import Capabilities, EngineBatch, NativeMatcher
 from harness.bitmask import Row
 from harness.constraint import Constraint
 from harness.errors import CompileError, UnsupportedError
@@ -113,14 +113,18 @@ class LLGuidance:
         validate=True,
         forced=True,
         native_batch=True,
+        native_drafts=frozenset({"chain"}),
         notes=MappingProxyType(
             {
                 "syntaxes": "ebnf and gbnf by the library's own converter to Lark; its dot excludes the line feed",
                 "fork": "copies share one lexer and its lock, so they do not fill in parallel",
+                "native_drafts": "the library fills the rows of a chain in one call, and has none for a tree",
             }
         ),
     )
     profiles: Mapping[str, Profile] = MappingProxyType(_PROFILES)
+    # Every batch of plain llguidance grammars (SGLang 0.5.23), by an executor of the library's own size.
+    engine_batches: Mapping[str, EngineBatch] = MappingProxyType({"sglang": EngineBatch()})
 
     def __init__(self, *, limits: Mapping[str, Any] | None = None, slices: Sequence[str] | None = None) -> None:
         if unknown := sorted(set(limits or {}) - LIMITS):
@@ -165,6 +169,15 @@ class LLGuidance:
 
     def forget(self) -> None:
         """Nothing to do: the library keeps no compiled grammars."""
+
+    def batch_fill_call(self, matchers: Sequence[Any], block: Row, threads: int | None) -> Callable[[], object]:
+        # The library's own number of threads is 80 % of the CPUs that it may use, at most 32.
+        # llguidance.numpy.fill_next_token_bitmask_par makes this very call, after checking.
+        executor = _library().LLExecutor(threads)
+        targets = [(m._matcher, row) for row, m in enumerate(matchers)]
+        call = partial(executor.unsafe_compute_mask_ptr, targets, block.ctypes.data, block.strides[0], len(block))
+        call.__dict__["block"] = block  # the address is only good as long as the block lives
+        return call
 
     def _tokenizer(self, vocabulary: Vocabulary) -> _Tokenizer:
         tokenizer = self._tokenizers.get(vocabulary.sha256)
@@ -437,6 +450,18 @@ class Matcher:
     def rollback_call(self) -> Callable[[int], object]:
         rollback: Callable[[int], object] = self._matcher.rollback
         return rollback
+
+    def draft_chain_call(self, drafts: Sequence[int], rows: Row) -> Callable[[], object]:
+        if not drafts:  # the library wants at least one
+            return self.fill_call(rows[0])
+        # llguidance.numpy.fill_next_token_bitmask_par_with_draft_tokens makes this very call, after checking.
+        executor = _library().LLExecutor(1)
+        matchers, row_bytes = [(self._matcher, 0, list(drafts))], rows.strides[0]
+        call = partial(
+            executor.unsafe_compute_mask_ptr_with_draft_token, matchers, rows.ctypes.data, row_bytes, len(rows)
+        )
+        call.__dict__["rows"] = rows  # the address is only good as long as the rows live
+        return call
 
     def _ends(self, token: int) -> bool:
         return token in self._eos and bool(self._matcher.is_accepting())

@@ -13,12 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from harness.bitmask import Row
 from harness.constraint import Constraint, Kind, Syntax
 from harness.profile import Profile
 from harness.vocabulary import Vocabulary
+
+DraftShape = Literal["chain", "tree"]
 
 
 @dataclass(frozen=True)
@@ -29,8 +34,9 @@ class Capabilities:
     kinds, syntaxes: constraint kinds, and grammar notations, it compiles. rollback: rewinding k tokens. fork: an
     independent copy of a matcher. reset: back to the start. validate: how many of some tokens would be accepted, the
     state untouched; False where it can only be had by fork or accept-and-rewind, which the guard does. forced:
-    jump-forward bytes. native_batch: filling many rows in one call. notes: ``{capability: reason}`` for what is
-    lacking or done another way, one line each.
+    jump-forward bytes. native_batch: filling many rows in one call. native_drafts: the shapes of drafts whose rows it
+    fills in one call (``NativeDrafts``). notes: ``{capability: reason}`` for what is lacking or done another way, one
+    line each.
     """
 
     kinds: frozenset[Kind]
@@ -41,6 +47,7 @@ class Capabilities:
     validate: bool = False
     forced: bool = False
     native_batch: bool = False
+    native_drafts: frozenset[DraftShape] = frozenset()
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -102,6 +109,30 @@ class NativeMatcher(Protocol):
         ...
 
 
+class NativeDrafts(Protocol):
+    """A native matcher whose library fills the rows of one sequence's drafts in one call, and leaves the matcher as it
+    was. Asked for a shape only where ``Capabilities.native_drafts`` names it. ``rows`` is int32, ``[rows, words(V)]``,
+    C-contiguous; of a node that is refused, and of all below it, the row holds anything afterwards.
+    """
+
+    def draft_chain_call(self, drafts: Sequence[int], rows: Row) -> Callable[[], object]:
+        """A callable that fills row 0 from the state as it is, and row i + 1 from the state after ``drafts[: i + 1]``.
+        Every draft is one that the state before it allows."""
+        ...
+
+    def draft_tree_call(
+        self,
+        first_child: npt.NDArray[np.int64],
+        next_sibling: npt.NDArray[np.int64],
+        tokens: npt.NDArray[np.int64],
+        rows: Row,
+    ) -> Callable[[], object]:
+        """A callable that fills the row of every node of a tree that can be reached. All arrays are of shape [nodes]:
+        node 0 is the state as it is (its token is not looked at), the others have the token that leads to them;
+        ``first_child`` and ``next_sibling`` hold nodes, -1 for none."""
+        ...
+
+
 class Grammar(Protocol):
     """A compiled constraint; shared by any number of matchers."""
 
@@ -144,4 +175,32 @@ class Backend(Protocol):
 
     def forget(self) -> None:
         """Empty every cache of compiled grammars (not the tokenizer tables): the next compile is of a new schema."""
+        ...
+
+
+@dataclass(frozen=True)
+class EngineBatch:
+    """How a serving engine uses a library's batch call: for batches of at least ``least_rows`` rows (it loops over the
+    rows of smaller ones), on ``threads`` threads of the library's own (None: as many as the library chooses)."""
+
+    least_rows: int = 1
+    threads: int | None = None
+
+
+class NativeBatch(Protocol):
+    """A backend whose ``capabilities.native_batch`` is true: its library fills the rows of many matchers in one call.
+
+    engine_batches: ``{engine: how it uses that call}``; an engine that is not named loops over the rows.
+    """
+
+    engine_batches: Mapping[str, EngineBatch]
+
+    def batch_fill_call(
+        self, matchers: Sequence[NativeMatcher], block: Row, threads: int | None
+    ) -> Callable[[], object]:
+        """A callable that fills row i of ``block`` from ``matchers[i]``, all of this backend, no two of them the same.
+
+        block: int32, ``[len(matchers), words(V)]``, C-contiguous. threads: of the library's own pool, which is made
+        here and lives as long as the callable; None: as many as the library chooses.
+        """
         ...

@@ -1,4 +1,4 @@
-"""The reference engine as two backends: ``reference``, its fast mask maker, and ``definition``, the plain one.
+"""The reference engine as two backends: ``reference``, its fast mask maker, and ``naive``, the definition.
 
 Worker side. Both ask the same automaton what may follow (``harness.reference.compile``); they share nothing else that
 makes a row, so that one can be held against the other bit for bit. Neither has a policy of its own: any profile may be
@@ -62,6 +62,7 @@ class Reference:
     name = "reference"
     capabilities = _CAPABILITIES
     profiles = _PROFILES
+    _by_definition = False
 
     @property
     def version(self) -> str:
@@ -75,34 +76,20 @@ class Reference:
             regions.of(vocabulary).prepare()
 
     def compile(self, constraint: Constraint, vocabulary: Vocabulary, profile: Profile) -> Grammar:
-        return _compile(constraint, vocabulary, profile, by_definition=False)
+        return _compile(constraint, vocabulary, profile, by_definition=self._by_definition)
 
     def forget(self) -> None:
         """Nothing to empty: no compiled grammar is kept."""
 
 
-class Definition:
-    """The definition, with no ambition to be fast."""
+class Naive(Reference):
+    """The definition: for every token, step its bytes. It has no ambition to be fast."""
 
-    name = "definition"
-    capabilities = _CAPABILITIES
-    profiles = _PROFILES
-
-    @property
-    def version(self) -> str:
-        return harness.__version__
-
-    def load(self) -> None:
-        """Nothing to import."""
+    name = "naive"
+    _by_definition = True
 
     def bind(self, vocabulary: Vocabulary) -> None:
         """Nothing to build."""
-
-    def compile(self, constraint: Constraint, vocabulary: Vocabulary, profile: Profile) -> Grammar:
-        return _compile(constraint, vocabulary, profile, by_definition=True)
-
-    def forget(self) -> None:
-        """Nothing to empty: no compiled grammar is kept."""
 
 
 def _compile(constraint: Constraint, vocabulary: Vocabulary, profile: Profile, *, by_definition: bool) -> Grammar:

@@ -19,8 +19,7 @@ from harness.errors import MasktaxError
 GROUP = "masktax.backends"
 
 BUILT_IN: Mapping[str, str] = {
-    "naive": "harness.backends.naive:Naive",
-    "definition": "harness.backends.reference:Definition",
+    "naive": "harness.backends.reference:Naive",
     "reference": "harness.backends.reference:Reference",
     "xgrammar": "harness.backends.xgrammar:XGrammar",
     "llguidance": "harness.backends.llguidance:LLGuidance",

@@ -17,7 +17,10 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
-from harness.backends.protocol import Capabilities, NativeMatcher
+import numpy as np
+import numpy.typing as npt
+
+from harness.backends.protocol import Capabilities, EngineBatch, NativeMatcher
 from harness.bitmask import Row
 from harness.constraint import Constraint
 from harness.errors import CompileError, UnsupportedError
@@ -108,14 +111,19 @@ class XGrammar:
         validate=False,
         forced=True,
         native_batch=True,
+        native_drafts=frozenset({"chain", "tree"}),
         notes=MappingProxyType(
             {
                 "validate": "xgrammar has no call that only validates; done by accepting and rewinding, as vLLM does",
                 "syntaxes": "ebnf and gbnf are one notation to xgrammar; llama.cpp's dot for any character is refused",
+                "native_drafts": "traverse_draft_tree walks a chain as the tree in which no node has a sibling",
             }
         ),
     )
     profiles: Mapping[str, Profile] = MappingProxyType(_PROFILES)
+    # SGLang's XGRAMMAR_BATCH_MIN_SIZE and XGRAMMAR_BATCH_MAX_THREADS on its main branch. Release 0.5.23 still
+    # loops over the rows, as vLLM does up to 128 of them.
+    engine_batches: Mapping[str, EngineBatch] = MappingProxyType({"sglang": EngineBatch(least_rows=16, threads=4)})
 
     def __init__(
         self,
@@ -164,6 +172,11 @@ class XGrammar:
         # them. A compiler is made in 0.1 ms from tokenizer tables that exist.
         for sha256, information in self._information.items():
             self._compilers[sha256] = _library().GrammarCompiler(information, **self._compiler_options)
+
+    def batch_fill_call(self, matchers: Sequence[Any], block: Row, threads: int | None) -> Callable[[], object]:
+        # The library's own number of threads is half of std::thread::hardware_concurrency().
+        batch = _library().BatchGrammarMatcher("auto" if threads is None else threads)
+        return partial(batch.batch_fill_next_token_bitmask, [m._matcher for m in matchers], block)
 
     def _compiler(self, vocabulary: Vocabulary) -> Any:
         compiler = self._compilers.get(vocabulary.sha256)
@@ -332,6 +345,21 @@ class Matcher:
     def rollback_call(self) -> Callable[[int], object]:
         rollback: Callable[[int], object] = self._matcher.rollback
         return rollback
+
+    def draft_chain_call(self, drafts: Sequence[int], rows: Row) -> Callable[[], object]:
+        nodes = len(drafts) + 1
+        first_child = np.append(np.arange(1, nodes, dtype=np.int64), -1)
+        next_sibling = np.full(nodes, -1, dtype=np.int64)
+        return self.draft_tree_call(first_child, next_sibling, np.array([0, *drafts], dtype=np.int64), rows)
+
+    def draft_tree_call(
+        self,
+        first_child: npt.NDArray[np.int64],
+        next_sibling: npt.NDArray[np.int64],
+        tokens: npt.NDArray[np.int64],
+        rows: Row,
+    ) -> Callable[[], object]:
+        return partial(self._matcher.traverse_draft_tree, first_child, next_sibling, tokens, rows)
 
 
 def _library() -> Any:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from harness.cli.run import JSON
+from harness.cli.run import CORPUS, CORPUS_SAMPLE, JSON
+
+if TYPE_CHECKING:
+    from harness.corpora import Corpus
 
 EXAMPLE = "[bold]Example[/bold]: masktax list schemas"
 
@@ -23,24 +27,37 @@ class What(StrEnum):
 WHAT = typer.Argument(What.scenarios, help="What to list.")
 
 
-def list_(what: What = WHAT, as_json: bool = JSON) -> None:
-    """List the built-in scenarios with their questions, or the schemas, vocabularies or backends."""
-    rows = {
-        What.scenarios: _scenarios,
-        What.schemas: _schemas,
-        What.vocabularies: _vocabularies,
-        What.backends: _backends,
-    }[what]()
+def list_(
+    what: What = WHAT,
+    corpus: Path | None = CORPUS,
+    corpus_sample: int | None = CORPUS_SAMPLE,
+    as_json: bool = JSON,
+) -> None:
+    """List the built-in scenarios with their questions, or the schemas, vocabularies or backends.
+
+    With an outside corpus, its schemas too, and the cells that scenarios have over it.
+    """
+    from harness import corpora
+
+    match what:
+        case What.scenarios:
+            rows = _scenarios(corpora.given(corpus, corpus_sample))
+        case What.schemas:
+            rows = _schemas(corpora.given(corpus, corpus_sample))
+        case What.vocabularies:
+            rows = _vocabularies()
+        case What.backends:
+            rows = _backends()
     if as_json:
         print(json.dumps(rows, indent=1, ensure_ascii=False))
     else:
         _table(rows)
 
 
-def _scenarios() -> list[dict[str, Any]]:
+def _scenarios(corpus: Corpus | None) -> list[dict[str, Any]]:
     from harness import scenario as scenarios
 
-    known = scenarios.known()
+    known = scenarios.known(corpus)
     loaded = [scenarios.load(path, known) for path in scenarios.built_in()]
     return [
         {"name": s.name, "cells": len(points), "stages": sum(len(p.stages) for p in points), "title": s.title,
@@ -50,14 +67,15 @@ def _scenarios() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _schemas() -> list[dict[str, Any]]:
+def _schemas(corpus: Corpus | None) -> list[dict[str, Any]]:
     from harness import catalogue
 
+    outside = corpus.read(corpus.files).entries.values() if corpus else ()
     return [
         {"name": e.name, "kind": e.constraint.syntax or e.constraint.kind, "complexity": e.complexity,
          "valid": len(e.valid) + len(e.valid_where), "invalid": len(e.invalid), "features": sorted(e.features),
          "about": e.about}
-        for e in catalogue.load().values()
+        for e in (*catalogue.load().values(), *outside)
     ]  # fmt: skip
 
 

@@ -23,6 +23,14 @@ OUTPUT = typer.Option(
 RESUME = typer.Option(
     False, "--resume", help="Go on with an interrupted run: the one in -o, else the newest of the scenario."
 )
+CORPUS = typer.Option(
+    None, "--corpus", metavar="DIR",
+    help="An outside corpus of schemas (files as MaskBench has them), for constraints named corpus/…. "
+    "Default: $MASKTAX_CORPUS.",
+)  # fmt: skip
+CORPUS_SAMPLE = typer.Option(
+    None, "--corpus-sample", metavar="N", min=1, help="Take N of the corpus's files, evenly over their sorted names."
+)
 JSON = typer.Option(False, "--json", help="Print the result as JSON on the standard output.")
 
 
@@ -31,6 +39,8 @@ def run(
     assignments: list[str] = SET,
     output: Path | None = OUTPUT,
     resume: bool = RESUME,
+    corpus: Path | None = CORPUS,
+    corpus_sample: int | None = CORPUS_SAMPLE,
     as_json: bool = JSON,
 ) -> int:
     """Run scenarios: every cell in a process of its own, verified and then timed.
@@ -38,6 +48,7 @@ def run(
     Every record is on the disk the moment it is made. Exit status 1, after everything has run, where an outcome is
     not the one that the scenario expects.
     """
+    from harness import corpora
     from harness import scenario as scenarios
     from harness.cli import EXIT_INTERRUPTED, EXIT_UNEXPECTED, session
     from harness.errors import MasktaxError
@@ -50,7 +61,9 @@ def run(
     folder = output or (session.unfinished(names) if resume else session.new_folder(names))
     if resume and not overrides:
         overrides = session.stored_overrides(folder)
-    batch = session.plan(scenario, overrides)
+    outside = session.stored_corpus(folder, corpus, corpus_sample) if resume else corpora.given(corpus, corpus_sample)
+    batch = session.plan(scenario, overrides, outside)
+    session.tell(batch.notes)
     again = session.resume_command(scenario, overrides, folder)
     with session.writing(folder):
         if resume:
@@ -78,10 +91,13 @@ def run(
         print(json.dumps({
             "run": str(folder), "cells": len(batch.cells), "stages": len(records), "outcomes": counts,
             "elapsed_s": round(summary.elapsed_s, 3), "unexpected": [asdict(s) for s in surprises],
+            "without_expectation": [asdict(s) for s in session.unforeseen(records)],
         }, indent=1))  # fmt: skip
     else:
         print(f"{shown}: {len(batch.cells)} cells, {len(records)} stages, {summary.elapsed_s:.0f} s")
         print("  " + "   ".join(f"{outcome} {count}" for outcome, count in counts.items()))
+        for line in session.outside_lines(batch, records):
+            print(line)
         for surprise in surprises:
             print(f"unexpected: {surprise}")
         print(f"next: {shlex.join(['masktax', 'report', shown])}")

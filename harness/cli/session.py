@@ -6,6 +6,7 @@ import hashlib
 import json
 import shlex
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,9 +15,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
-from harness import paths
+from harness import corpora, paths
 from harness import scenario as scenarios
-from harness.cell import OUTCOMES, Cell
+from harness.cell import OUTCOMES, Cell, is_outside
+from harness.corpora import Corpus, Selection
 from harness.errors import MasktaxError
 from harness.prepare import declared, prepare
 from harness.results import RUN_FILE, RunStore
@@ -28,13 +30,19 @@ Overrides = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Batch:
-    """All cells of the scenarios named in one command, with what each of their stages is expected to come to."""
+    """All cells of the scenarios named in one command, with what each of their stages is expected to come to.
+
+    outside: what they use of an outside corpus, None where they use nothing. notes: lines for people, of cells that are
+    left out for want of a corpus.
+    """
 
     scenarios: tuple[Scenario, ...]
     overrides: Overrides
     cells: tuple[Cell, ...]
     environments: Mapping[str, Environment]
     expected: Mapping[tuple[str, str], Expected]
+    outside: Selection | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def stages(self) -> int:
@@ -45,15 +53,15 @@ class Batch:
         expected = self.expected[record["cell"], record["stage"]]
         return {
             "expected": expected.outcome,
-            "as_expected": record["outcome"] == expected.outcome,
+            "as_expected": expected.outcome in (None, record["outcome"]),
             "expected_reason": expected.reason,
         }
 
 
-def plan(names: Sequence[str], overrides: Overrides) -> Batch:
+def plan(names: Sequence[str], overrides: Overrides, corpus: Corpus | None = None) -> Batch:
     """Everything that can be known before a worker starts, all scenarios' mistakes included."""
     files = [scenarios.find(name) for name in names]
-    known = scenarios.known()
+    known = scenarios.known(corpus)
     loaded = tuple(scenarios.load(file, known) for file in files)
     twice = [name for name, count in Counter(s.name for s in loaded).items() if count > 1]
     if twice:
@@ -67,10 +75,31 @@ def plan(names: Sequence[str], overrides: Overrides) -> Batch:
                     f"environment {name!r} is {environments[name].python} in one scenario and {python} in another; "
                     "run them apart, or rename one"
                 )
+    used = dict.fromkeys(p.constraint for _, points in expanded for p in points if is_outside(p.constraint))
+    outside = corpus.read(used) if corpus and used else None
+    entries = outside.entries if outside else {}
     with writing(paths.cache()):
-        cells = tuple(cell for scenario, points in expanded for cell in prepare(scenario, points))
+        cells = tuple(c for scenario, points in expanded for c in prepare(scenario, points, outside=entries))
     expected = {(p.id, stage): e for _, points in expanded for p in points for stage, e in p.expected.items()}
-    return Batch(loaded, overrides, cells, environments, expected)
+    notes = () if "constraint" in overrides else tuple(filter(None, map(_lacks_corpus, loaded)))
+    return Batch(loaded, overrides, cells, environments, expected, outside, notes)
+
+
+def _lacks_corpus(scenario: Scenario) -> str:
+    """A line on the cells of a scenario that need an outside corpus where none is given; empty where there are none."""
+    places = [block.place for block in scenario.blocks if block.lacks_corpus]
+    if not places:
+        return ""
+    return (
+        f"{scenarios.shown(scenario.path)}: {', '.join(places)}: names constraints of an outside corpus, and none is "
+        f"given: these cells are left out; give one by --corpus DIR, or by {corpora.VARIABLE}"
+    )
+
+
+def tell(lines: Iterable[str]) -> None:
+    """Lines for people, on the standard error."""
+    for line in lines:
+        print(f"masktax: {line}", file=sys.stderr)
 
 
 @contextmanager
@@ -91,6 +120,7 @@ def run_fields(batch: Batch, command: Sequence[str], *, timed: bool) -> dict[str
         "scenarios": [_scenario_fields(s, batch.overrides) for s in batch.scenarios],
         "vocabularies": _vocabularies(batch.cells),
         "profiles": _profiles(batch.cells),
+        "corpus": batch.outside and batch.outside.to_json(),
         "cells_planned": len(batch.cells),
         "stages_planned": batch.stages,
         "git": git_state(),
@@ -185,9 +215,30 @@ def unfinished(names: Sequence[str]) -> Path:
 
 def stored_overrides(folder: Path) -> Overrides:
     """What was set when the run in ``folder`` was begun."""
-    try:
+    with _reading(folder):
         said = json.loads((folder / RUN_FILE).read_bytes())["scenarios"][0]["overrides"]
         return {axis: tuple(values) for axis, values in said.items()}
+
+
+def stored_corpus(folder: Path, moved_to: Path | None, sample: int | None) -> Corpus | None:
+    """The corpus that the run in ``folder`` was begun with. moved_to: where it is now, None: where it was. sample: as
+    on the command line now, None: as it was. None where the run has none and none is named."""
+    with _reading(folder):
+        said = json.loads((folder / RUN_FILE).read_bytes()).get("corpus")
+        was, of = (None, None) if said is None else (Path(said["path"]), said["sample"])
+    path = moved_to or was
+    if path is None:
+        return None
+    if not moved_to and not path.is_dir():
+        raise MasktaxError(f"{path}, the corpus of {folder}, is not there; say where it is now by --corpus DIR")
+    return corpora.find(path, of if sample is None else sample)
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    """Turn what is wrong with a run.json into one line."""
+    try:
+        yield
     except FileNotFoundError as error:
         raise MasktaxError(f"{folder} holds no run to go on with; leave --resume out to begin one") from error
     except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
@@ -209,6 +260,11 @@ def check_unchanged(store: RunStore, batch: Batch) -> None:
             refuse("--set says something else than when it was begun")
         if now["sha256"] != then["sha256"]:
             refuse(f"the file of scenario {now['name']} has changed since")
+    corpus, corpus_before = fields["corpus"], store.run.get("corpus")
+    if (corpus is None) != (corpus_before is None):
+        refuse("it was begun without a corpus" if corpus_before is None else "it was begun with a corpus")
+    if corpus and corpus_before and any(corpus[key] != corpus_before[key] for key in ("sample", "sha256")):
+        refuse("what it uses of the corpus is not what it was when it was begun")
     if fields["vocabularies"] != store.run.get("vocabularies"):
         refuse("a vocabulary has changed since")
     digests = {cell.id: cell.constraint.sha256 for cell in batch.cells}
@@ -234,12 +290,13 @@ def outcome_counts(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Surprise:
-    """Stages of one cell that came to something else than was expected, all in the same way."""
+    """Stages of one cell that came to something else than was expected, all in the same way. expected: None where
+    nothing was."""
 
     cell: str
     stages: tuple[str, ...]
     outcome: str
-    expected: str
+    expected: str | None
     reason: str
     expected_reason: str
     difference: Mapping[str, Any] | None
@@ -247,13 +304,38 @@ class Surprise:
     def __str__(self) -> str:
         why = f": {self.reason}" if self.reason else ""
         because = f" ({self.expected_reason})" if self.expected_reason else ""
-        return f"{self.cell} [{', '.join(self.stages)}] is {self.outcome}, expected {self.expected}{because}{why}"
+        expected = f", expected {self.expected}{because}" if self.expected else ""
+        return f"{self.cell} [{', '.join(self.stages)}] is {self.outcome}{expected}{why}"
 
 
 def surprises(records: Iterable[Mapping[str, Any]]) -> list[Surprise]:
     """Records whose outcome is not the expected one; stages of a cell that say the same are told once, and stages that
     were not reached are told with the one that ended the cell."""
-    odd = [r for r in records if not r.get("as_expected", True)]
+    return _told([r for r in records if not r.get("as_expected", True)])
+
+
+def unforeseen(records: Iterable[Mapping[str, Any]]) -> list[Surprise]:
+    """The same of records of which nothing was expected: those of an outside corpus that are not ok."""
+    return _told([r for r in records if r["expected"] is None and r["outcome"] != "ok"])
+
+
+def outside_lines(batch: Batch, records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is said of an outside corpus: how much of it was left out, and every outcome but ok. Empty without one."""
+    if batch.outside is None:
+        return []
+    free = [r for r in records if r["expected"] is None]
+    odd = unforeseen(free)
+    counts = outcome_counts(free)
+    said = ", ".join(f"{outcome} {count}" for outcome, count in counts.items())
+    lines = [f"corpus: {len({r['cell'] for r in free})} cells, {len(free)} stages carry no expectation: {said}"]
+    left_out = Counter(batch.outside.left_out)
+    documents = {(r["cell"], name): why for r in free for name, why in r["facts"].get("documents_left_out", {}).items()}
+    left_out.update(why.partition(":")[0] for why in documents.values())
+    lines += [f"corpus: {count:,} documents left out: {why}" for why, count in left_out.most_common()]
+    return lines + [f"corpus: {each}" for each in odd]
+
+
+def _told(odd: Sequence[Mapping[str, Any]]) -> list[Surprise]:
     ended_by = {(r["cell"], r["outcome"], r["expected"]): r["reason"] for r in odd if not r["not_reached"]}
     grouped: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for record in odd:

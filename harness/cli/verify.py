@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from harness.cli.run import JSON, SCENARIOS, SET
+from harness.cli.run import CORPUS, CORPUS_SAMPLE, JSON, SCENARIOS, SET
 
 EXAMPLE = "[bold]Example[/bold]: masktax verify scenarios/*.toml"
 
@@ -20,21 +20,28 @@ JOBS: int = typer.Option(0, "--jobs", "-j", min=0, help="Cells side by side; 0: 
 
 
 def verify(
-    scenario: list[str] = SCENARIOS, assignments: list[str] = SET, jobs: int = JOBS, as_json: bool = JSON
+    scenario: list[str] = SCENARIOS,
+    assignments: list[str] = SET,
+    jobs: int = JOBS,
+    corpus: Path | None = CORPUS,
+    corpus_sample: int | None = CORPUS_SAMPLE,
+    as_json: bool = JSON,
 ) -> int:
     """Run scenarios untimed, and compare every outcome with the expected one.
 
     Each cell is verified as before a measurement, then each stage's body runs once; of a cell's replicates only the
-    first. Exit status 1 where an outcome is
-    not the expected one; a wrong mask is told by cell, step, token and direction.
+    first. Exit status 1 where an outcome is not the expected one; a wrong mask is told by cell, step, token and
+    direction. Of an outside corpus nothing is expected: its outcomes are told, and do not change the status.
     """
+    from harness import corpora
     from harness import scenario as scenarios
     from harness.cli import EXIT_INTERRUPTED, EXIT_UNEXPECTED, session
     from harness.results import RunStore
     from harness.runner import manager
     from harness.runner.progress import Progress
 
-    batch = session.plan(scenario, scenarios.parse_overrides(assignments))
+    batch = session.plan(scenario, scenarios.parse_overrides(assignments), corpora.given(corpus, corpus_sample))
+    session.tell(batch.notes)
     # Replicates of a cell differ in nothing but their process, which a verdict does not depend on.
     cells = [c for c in batch.cells if c.process == 0]
     with tempfile.TemporaryDirectory(prefix="masktax-verify-") as folder, session.writing(Path(folder)):
@@ -56,8 +63,11 @@ def verify(
         print(json.dumps({
             "cells": len(cells), "stages": len(records), "outcomes": counts,
             "unexpected": [asdict(s) for s in surprises],
+            "without_expectation": [asdict(s) for s in session.unforeseen(records)],
         }, indent=1))  # fmt: skip
     else:
+        for line in session.outside_lines(batch, records):
+            print(line)
         for surprise in surprises:
             print(f"unexpected: {surprise}")
         verdict = "not as expected" if surprises else "as expected"

@@ -20,6 +20,7 @@ from harness.reference.numbers import ALL_NUMBERS, NumberSet
 from harness.reference.regular import Node
 from harness.reference.scalars import NumberUnions, Texts
 from harness.reference.terms import (
+    NO_STRINGS,
     ArrayShape,
     Counted,
     Debt,
@@ -28,6 +29,7 @@ from harness.reference.terms import (
     Json,
     KeyMap,
     ObjectShape,
+    Strings,
     Value,
     class_of,
 )
@@ -43,12 +45,14 @@ class Algebra:
 
     repeats: whether a key may occur twice with both values counting (duplicate keys ``any``): then "some member under
     key k" says less than "the member under key k". ordered: whether the order in which a conjunction is written
-    matters. digits, lexical: see ``scalars.NumberUnions``.
+    matters. apart: whether the strings that a schema writes out are spelled in a way of their own. digits, lexical: see
+    ``scalars.NumberUnions``.
     """
 
     def __init__(
-        self, unfold: Callable[[Expr], Expr], *, repeats: bool, ordered: bool, digits: bool, lexical: bool
+        self, unfold: Callable[[Expr], Expr], *, repeats: bool, ordered: bool, apart: bool, digits: bool, lexical: bool
     ) -> None:
+        self._apart = apart
         self._ordered = ordered
         self._unfold = unfold
         self._repeats = repeats
@@ -68,9 +72,11 @@ class Algebra:
         self.all_keys = self.keys({}, ((regular.ANY, everything),))
         self.no_keys = self.keys({}, ((regular.ANY, nothing),))
         self.all_items = self.index((), everything)
-        self.any_object = self._shape(self.all_keys, frozenset(), frozenset(), 0, None, ())
+        self.any_object = self._shape(self.all_keys, frozenset(), frozenset(), 0, None, (), frozenset())
         self.any_array = self._array(self.all_items, 0, None, (), None)
-        self.anything = self.value(True, True, True, regular.ANY, (ALL_NUMBERS,), (self.any_array,), (self.any_object,))
+        self.anything = self.value(
+            True, True, True, Strings(regular.ANY), (ALL_NUMBERS,), (self.any_array,), (self.any_object,)
+        )
         self.nothing = self.value()
         for expr, value in ((everything, self.anything), (nothing, self.nothing)):
             expr.args, expr.value = (value,), value
@@ -93,7 +99,7 @@ class Algebra:
         null: bool = False,
         true: bool = False,
         false: bool = False,
-        strings: Node = regular.EMPTY,
+        strings: Strings = NO_STRINGS,
         nums: tuple[NumberSet, ...] = (),
         arrays: tuple[ArrayShape, ...] = (),
         objects: tuple[ObjectShape, ...] = (),
@@ -130,9 +136,12 @@ class Algebra:
         low: int,
         high: int | None,
         order: tuple[str, ...],
+        literals: frozenset[str],
     ) -> ObjectShape:
-        key = ("object", every, required, some, low, high, order)
-        found: ObjectShape = self._intern(key, lambda n: ObjectShape(every, required, some, low, high, order, n))
+        key = ("object", every, required, some, low, high, order, literals)
+        found: ObjectShape = self._intern(
+            key, lambda n: ObjectShape(every, required, some, low, high, order, literals, n)
+        )
         return found
 
     def _array(
@@ -157,7 +166,7 @@ class Algebra:
         if isinstance(value, bool):
             return self.val(self.value(true=value, false=not value))
         if isinstance(value, str):
-            return self.val(self.value(strings=self.texts.of([value])))
+            return self.val(self.value(strings=self._written([value])))
         kind, inner = value
         if kind == "number":
             return self.val(self.value(nums=(numbers.exactly(inner),)))
@@ -166,7 +175,19 @@ class Algebra:
             return self.val(self.value(arrays=self.array(items, len(inner), len(inner))))
         members = {k: self.constant(v) for k, v in inner}
         every = self.keys(members, ((regular.ANY, self.false),))
-        return self.val(self.value(objects=self.object(every, required=frozenset(members))))
+        return self.val(
+            self.value(objects=self.object(every, required=frozenset(members), literals=self.written(members)))
+        )
+
+    def written(self, texts: Iterable[str]) -> frozenset[str]:
+        """Those of the texts that a schema writes out that are spelled in a way of their own: all, or none. A text with
+        a lone surrogate is spelled like any other: it has no minimal spelling."""
+        return frozenset(t for t in texts if self._apart and not any("\ud800" <= c <= "\udfff" for c in t))
+
+    def _written(self, texts: Iterable[str]) -> Strings:
+        known = frozenset(texts)
+        apart = self.written(known)
+        return Strings(self.texts.of(known - apart), self.texts.of(apart))
 
     def constants(self, values: Iterable[Json]) -> Expr:
         """The language of some values."""
@@ -184,7 +205,7 @@ class Algebra:
             else:
                 others.append(self.constant(value))
         points = tuple(numbers.exactly(v) for v in sorted(found))
-        return self.or_(self.val(self.value(null, true, false, self.texts.of(texts), points)), *others)
+        return self.or_(self.val(self.value(null, true, false, self._written(texts), points)), *others)
 
     # --- expressions -----------------------------------------------------------------------------------------------
 
@@ -348,7 +369,7 @@ class Algebra:
             one.null and other.null,
             one.true and other.true,
             one.false and other.false,
-            self.texts.meet(one.strings, other.strings),
+            self.texts.meet_strings(one.strings, other.strings),
             self._numbers.meet(one.numbers, other.numbers),
             self._product(one.arrays, other.arrays, self.any_array, self.meet_arrays),
             self._product(one.objects, other.objects, self.any_object, self.meet_objects),
@@ -363,7 +384,7 @@ class Algebra:
             one.null or other.null,
             one.true or other.true,
             one.false or other.false,
-            self.texts.join(one.strings, other.strings),
+            self.texts.join_strings(one.strings, other.strings),
             self._numbers.join(one.numbers, other.numbers),
             self._absorbed([*one.arrays, *other.arrays], self.any_array, self.meet_arrays),
             self._absorbed([*one.objects, *other.objects], self.any_object, self.meet_objects),
@@ -375,7 +396,7 @@ class Algebra:
             one.null and not other.null,
             one.true and not other.true,
             one.false and not other.false,
-            self.texts.subtract(one.strings, other.strings),
+            self.texts.subtract_strings(one.strings, other.strings),
             self._numbers.subtract(one.numbers, other.numbers),
             self._subtract_shapes(one.arrays, other.arrays, self.any_array, self.meet_arrays, self._not_array),
             self._subtract_shapes(one.objects, other.objects, self.any_object, self.meet_objects, self._not_object),
@@ -453,9 +474,10 @@ class Algebra:
         low: int = 0,
         high: int | None = None,
         order: tuple[str, ...] = (),
+        literals: frozenset[str] = frozenset(),
     ) -> tuple[ObjectShape, ...]:
         """A union of at most one shape, in normal form; none where it is plainly empty."""
-        shape = self._normal_object(every, required, frozenset(some), low, high, order)
+        shape = self._normal_object(every, required, frozenset(some), low, high, order, literals)
         return () if shape is None else (shape,)
 
     def _normal_object(
@@ -466,6 +488,7 @@ class Algebra:
         low: int,
         high: int | None,
         order: tuple[str, ...],
+        literals: frozenset[str],
     ) -> ObjectShape | None:
         while some:
             before = (every, required)
@@ -513,7 +536,7 @@ class Algebra:
                 return None
             if high is not None and high >= possible:
                 high = None
-        return self._shape(every, required, some, low, high, order)
+        return self._shape(every, required, some, low, high, order, literals)
 
     def _narrower(self, one: Debt, other: Debt) -> bool:
         return one.absent <= other.absent and self.meet_keys(one.wanted, other.wanted) is one.wanted
@@ -590,6 +613,7 @@ class Algebra:
                 max(one.low, other.low),
                 min(highs, default=None),
                 order,
+                one.literals | other.literals,
             )
         found: ObjectShape | None = self._met[key]
         return found
@@ -711,8 +735,8 @@ class Algebra:
 
 
 def _may_absorb(shape: Any, other: Any) -> bool:
-    """Whether ``other`` asks for no other order of keys than ``shape`` does."""
-    return isinstance(shape, ArrayShape) or other.order in ((), shape.order)
+    """Whether ``other`` asks for no other order of keys, and no other spelling, than ``shape`` does."""
+    return isinstance(shape, ArrayShape) or (other.order in ((), shape.order) and other.literals <= shape.literals)
 
 
 def _least(one: int | None, other: int | None) -> int | None:

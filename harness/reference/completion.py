@@ -211,11 +211,11 @@ def walk(
     random_: random.Random,
     *,
     free: int,
-    choose: Callable[[Sequence[int]], int] | None = None,
+    choose: Callable[[Any, Sequence[int]], int] | None = None,
 ) -> list[int]:
     """A document as tokens: ``free`` tokens chosen at random under the mask, then a completion; ends early where only
-    an end is allowed. ``row``: the mask of an automaton's state. AssertionError at a dead end, and where the mask lacks
-    a token of the completion: for tests."""
+    an end is allowed. ``row``: the mask of an automaton's state. ``choose``: one of the allowed tokens of a state.
+    AssertionError at a dead end, and where the mask lacks a token of the completion: for tests."""
     state = automaton.start()
     assert state is not None, "the language is empty"
     out: list[int] = []
@@ -225,7 +225,7 @@ def walk(
         if not allowed:
             assert automaton.accepting(state), f"a dead end after {vocabulary.decode(out)!r}"
             return out
-        token = random_.choice(allowed) if choose is None else choose(allowed)
+        token = random_.choice(allowed) if choose is None else choose(state, allowed)
         out.append(token)
         state = _after(automaton, state, vocabulary.tokens[token])
         assert state is not None, f"the mask allows what is not viable after {vocabulary.decode(out[:-1])!r}"

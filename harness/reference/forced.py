@@ -119,6 +119,10 @@ def canonical_row(masker: Masker, encode: Encode, cell: Cell, last: int | None) 
 # Jumping over forced text
 
 
+class TokenFusionError(MasktaxError):
+    """The tokenizer would join the prompt's end and what follows it: the prompt's tokens are with the model already."""
+
+
 @dataclass(frozen=True)
 class Retokenised:
     """What came of it. rolled_back: tokens taken back; accepted: tokens accepted in their place."""
@@ -127,20 +131,18 @@ class Retokenised:
     accepted: tuple[int, ...]
 
 
-def retokenise(matcher: Matcher, vocabulary: Vocabulary, encode: Encode, prompt: Sequence[int] = ()) -> Retokenised:
-    """Accept the text that is forced, cut as the tokenizer cuts the whole text, the prompt included.
+def recut(
+    vocabulary: Vocabulary, encode: Encode, prompt: Sequence[int], history: Sequence[int], text: bytes
+) -> Retokenised:
+    """How tokens change where ``text`` is written after them and all of it is cut as the tokenizer cuts it.
 
-    The prompt's tokens, those accepted, and the forced text are encoded together; the longest common prefix stays, what
-    was accepted after it is rolled back, and the new tokens are accepted. A special token is an edge: only what follows
-    the last one is encoded anew. Of the forced text only whole characters are taken.
+    The prompt's tokens, those accepted (``history``), and the text are encoded together; the longest common prefix
+    stays, what was accepted after it has to be rolled back, and the new tokens accepted. A special token is an edge:
+    only what follows the last one is encoded anew.
 
-    MasktaxError, with the matcher as it was, where the encoder would cut the prompt otherwise (its tokens are with the
-    model already), where the text so far has no UTF-8, or where the encoder's tokens do not spell it.
+    TokenFusionError where the encoder would cut the prompt otherwise, MasktaxError where the whole text has no UTF-8 or
+    where the encoder's tokens do not spell it.
     """
-    history = matcher.history
-    text = _whole_characters(matcher.forced())
-    if not text:
-        return Retokenised(0, ())
     told = [*prompt, *history]
     edge = max((i + 1 for i, token in enumerate(told) if token in vocabulary.special_ids), default=0)
     old = told[edge:]
@@ -155,26 +157,39 @@ def retokenise(matcher: Matcher, vocabulary: Vocabulary, encode: Encode, prompt:
     while common < min(len(old), len(new)) and old[common] == new[common]:
         common += 1
     if common < len(prompt) - edge:
-        raise MasktaxError(
+        raise TokenFusionError(
             f"cannot retokenise: the encoder would change token {edge + common} of the prompt, of {len(prompt)}; "
             "end the prompt where a token ends whatever follows"
         )
-    rolled_back, accepted = len(old) - common, tuple(new[common:])
-    matcher.rollback(rolled_back)
+    return Retokenised(len(old) - common, tuple(new[common:]))
+
+
+def retokenise(matcher: Matcher, vocabulary: Vocabulary, encode: Encode, prompt: Sequence[int] = ()) -> Retokenised:
+    """Accept the text that is forced, cut as the tokenizer cuts the whole text, the prompt included (``recut``).
+
+    MasktaxError, with the matcher as it was, where that cannot be done or a token is refused. Of the forced text only
+    whole characters are taken.
+    """
+    history = matcher.history
+    text = whole_characters(matcher.forced())
+    if not text:
+        return Retokenised(0, ())
+    change = recut(vocabulary, encode, prompt, history, text)
+    matcher.rollback(change.rolled_back)
     count = 0
-    while count < len(accepted) and matcher.accept(accepted[count]):
+    while count < len(change.accepted) and matcher.accept(change.accepted[count]):
         count += 1
-    if count < len(accepted):
+    if count < len(change.accepted):
         matcher.rollback(count)
-        restored = all(matcher.accept(token) for token in history[len(history) - rolled_back :])
+        restored = all(matcher.accept(token) for token in history[len(history) - change.rolled_back :])
         raise MasktaxError(
-            f"cannot retokenise: token {accepted[count]} of the forced text is refused"
+            f"cannot retokenise: token {change.accepted[count]} of the forced text is refused"
             + ("" if restored else ", and so is what was accepted before")
         )
-    return Retokenised(rolled_back, accepted)
+    return change
 
 
-def _whole_characters(text: bytes) -> bytes:
+def whole_characters(text: bytes) -> bytes:
     """``text`` without a character that is cut off at its end."""
     for back in range(1, min(4, len(text)) + 1):
         byte = text[-back]

@@ -17,7 +17,7 @@ from harness.reference.algebra import Algebra
 from harness.reference.documents import Documents, Place, Resource
 from harness.reference.numbers import ALL_NUMBERS, NumberSet
 from harness.reference.regular import Node
-from harness.reference.terms import Expr, canonical
+from harness.reference.terms import Expr, Strings, canonical
 
 # What the dynamic anchors of the resources entered so far lead to: (name, place), the outermost of each name.
 Scope = tuple[tuple[str, Place], ...]
@@ -58,6 +58,7 @@ class Schemas:
             self.unfold,
             repeats=profile.duplicate_keys == "any",
             ordered=profile.key_order == "declared",
+            apart=profile.escapes == "any" and profile.literal_escapes == "minimal",
             digits=self.integer_spelling == "digits",
             lexical=self.is_draft4,
         )
@@ -66,7 +67,7 @@ class Schemas:
         self._types = {
             "null": self.algebra.value(null=True),
             "boolean": self.algebra.value(true=True, false=True),
-            "string": self.algebra.value(strings=regular.ANY),
+            "string": self.algebra.value(strings=Strings(regular.ANY)),
             "number": self.algebra.value(nums=(ALL_NUMBERS,)),
             "integer": self.algebra.value(nums=(NumberSet(integer=True),)),
             "array": self.algebra.value(arrays=(self.algebra.any_array,)),
@@ -291,7 +292,7 @@ class Schemas:
                 if keyword in words:
                     raise UnsupportedError(f"{keyword} as an assertion", keyword=keyword, pointer=place.pointer)
         if parts:
-            yield self.only(strings=regular.intersection(*parts))
+            yield self.only(strings=Strings(regular.intersection(*parts)))
 
     def pattern(self, text: str, pointer: str, *, search: bool) -> Node:
         key = (text, search)
@@ -318,6 +319,7 @@ class Schemas:
                 low=int(words.get("minProperties", 0)),
                 high=None if "maxProperties" not in words else int(words["maxProperties"]),
                 order=order,
+                literals=a.written(words.get("properties", ())),
             )
             yield self.only(objects=shapes)
         if "propertyNames" in words:
@@ -328,10 +330,11 @@ class Schemas:
                     keyword="propertyNames",
                     pointer=f"{place.pointer}/propertyNames",
                 )
-            allowed = of_keys.strings
+            allowed = a.texts.join(*of_keys.strings)
             if allowed is not regular.ANY:
                 parts = [(allowed, a.true), (regular.complement(allowed), a.false)]
-                yield self.only(objects=a.object(a.keys({}, a.merged(p for p in parts if not regular.is_empty(p[0])))))
+                keys = a.keys({}, a.merged(p for p in parts if not regular.is_empty(p[0])))
+                yield self.only(objects=a.object(keys, literals=frozenset(a.texts.words(of_keys.strings.words))))
         for keyword in ("dependentRequired", "dependencies"):
             for name, needed in words.get(keyword, {}).items():
                 if isinstance(needed, list):

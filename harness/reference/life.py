@@ -68,7 +68,7 @@ class Life:
     def _lives(self, value: Value) -> bool:
         if value.null or value.true or value.false or value.numbers:
             return True
-        if not regular.is_empty(self.spellable(value.strings)):
+        if value.strings.words is not regular.EMPTY or not regular.is_empty(self.spellable(value.strings.rest)):
             return True
         for array in value.arrays:
             if not array.low:
@@ -95,7 +95,7 @@ class Life:
             found.append(True)
         if value.false:
             found.append(False)
-        strings = self.spellable(value.strings)
+        strings = self.spellable(self.algebra.texts.join(*value.strings))
         if regular.count_texts(strings, most + 1) > most:
             return None
         found.extend(regular.enumerate_texts(strings, most + 1))

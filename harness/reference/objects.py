@@ -18,7 +18,7 @@ from harness.profile import Profile
 from harness.reference import regular
 from harness.reference.automaton import TooComplex
 from harness.reference.regular import Node
-from harness.reference.terms import Debt, Expr, KeyMap, ObjectShape
+from harness.reference.terms import Debt, Expr, KeyMap, ObjectShape, Strings
 
 if TYPE_CHECKING:
     from harness.reference.life import Life
@@ -53,6 +53,7 @@ class Objects:
         self._order = profile.key_order
         self._finishes: dict[ObjectAt, bool] = {}
         self._nodes: dict[ObjectAt, Node] = {}
+        self._spelled_keys: dict[ObjectAt, Strings] = {}
         self._outcomes_known: dict[tuple[Expr, tuple[Expr, ...]], list[tuple[Expr, int]]] = {}
         self._free: dict[tuple[frozenset[str], Node, frozenset[str]], Node] = {}
         self._bases: dict[ObjectShape, tuple[frozenset[str], Node]] = {}
@@ -162,6 +163,20 @@ class Objects:
             if len(self._nodes) > MEMO_BOUND:
                 self._nodes.clear()
             self._nodes[at] = found
+        return found
+
+    def keys_by_spelling(self, at: ObjectAt) -> Strings:
+        """The same, with the names that a schema writes out apart."""
+        literals = at.shape.literals
+        if not literals:
+            return Strings(self.keys(at))
+        found = self._spelled_keys.get(at)
+        if found is None:
+            node, texts = self.keys(at), self._life.algebra.texts
+            words = texts.of(name for name in literals if regular.matches(node, name))
+            if len(self._spelled_keys) > MEMO_BOUND:
+                self._spelled_keys.clear()
+            found = self._spelled_keys[at] = Strings(regular.difference(node, words), words)
         return found
 
     # --- keys ------------------------------------------------------------------------------------------------------

@@ -18,9 +18,10 @@ import dataclasses
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -127,7 +128,7 @@ class Table:
 
     def _costly(self, number: int) -> bool:
         """Whether a whole row takes many steps."""
-        return bool(self.pending[number]) and self.states[number].pending[0] in ("hex", "utf8")  # type: ignore[union-attr]
+        return bool(self.pending[number]) and self.states[number].pending[0] in ("hex", "utf8")  # type: ignore[attr-defined]
 
     def steps(self, numbers: Numbers, bytes_: npt.NDArray[np.uint8]) -> Numbers:
         """The states after one byte each."""
@@ -172,6 +173,9 @@ def machine_moves(machine: KeyedAutomaton, state: Hashable) -> Iterator[tuple[in
 
 def machine_spans(machine: KeyedAutomaton, state: Hashable) -> Iterator[Span]:
     """The same in spans of bytes, which are disjoint."""
+    if isinstance(machine, spelling.TwoSpellings):
+        yield from _spans_of_two(machine, state)
+        return
     if isinstance(machine, spelling.JsonString | spelling.Utf8) and isinstance(state, spelling.State):
         if state.at == "body" and not state.pending:
             yield from _between_characters(machine, state)
@@ -182,16 +186,41 @@ def machine_spans(machine: KeyedAutomaton, state: Hashable) -> Iterator[Span]:
             yield 0x80, 0xBF, any_tail
             return
         candidates: Iterable[int] = _candidates(machine, state)
-    elif isinstance(machine, WithViableBytes):
-        candidates = machine.viable_bytes(state)
     elif isinstance(machine, numbers.Number):
         candidates = b"0123456789.-+eE"
+    elif isinstance(machine, WithViableBytes):
+        candidates = machine.viable_bytes(state)
     else:
         candidates = range(256)
+    step: Callable[[Any, int], Hashable | None] = machine.step
     for byte in candidates:
-        after = machine.step(state, byte)
+        after = step(state, byte)
         if after is not None:
             yield byte, byte, after
+
+
+def _spans_of_two(machine: spelling.TwoSpellings, state: Hashable) -> Iterator[Span]:
+    if isinstance(state, spelling.Word):
+        for low, high, after in machine_spans(machine.literal, state.inner):
+            yield low, high, spelling.literally(after)  # type: ignore[arg-type]
+        return
+    if not isinstance(state, spelling.Both):
+        yield from machine_spans(machine.free, state)
+        return
+    literal: dict[int, Any] = {}
+    for low, high, after in machine_spans(machine.literal, state.literal):
+        literal |= dict.fromkeys(range(low, high + 1), after)
+    for low, high, after in machine_spans(machine.free, state.free):
+        for byte in range(low, high + 1):
+            if byte in literal:
+                if low < byte:
+                    yield low, byte - 1, after
+                yield byte, byte, spelling.both(after, literal.pop(byte))  # type: ignore[arg-type]
+                low = byte + 1
+        if low <= high:
+            yield low, high, after
+    for byte, after in literal.items():
+        yield byte, byte, spelling.literally(after)
 
 
 def _candidates(machine: spelling.JsonString | spelling.Utf8, state: spelling.State) -> Iterable[int]:
@@ -527,11 +556,17 @@ class Regions:
         """From the root, for a language that is soon like one that is known: that of all strings (any key but a few),
         or one met before (a pattern, a few characters further on). Only where their states differ need be looked at.
         None where there is none."""
-        if not table.ends or not isinstance(machine, spelling.JsonString) or not isinstance(state, spelling.State):
+        if not table.ends or not isinstance(state, spelling.State | spelling.Both):
+            return None
+        if isinstance(machine, spelling.TwoSpellings):
+            strings = machine.free
+        elif isinstance(machine, spelling.JsonString):
+            strings = machine
+        else:
             return None
         if state.at != "body" or state.pending:
             return None
-        every = spelling.State(regular.ANY if machine.key[2] else _SCALARS, spelling.NOTHING)
+        every = spelling.State(regular.ANY if strings.lone else _SCALARS, spelling.NOTHING)
         if state == every:
             return None
         here = np.frombuffer(table.row(table.number(state)), dtype=np.int32)
@@ -546,7 +581,7 @@ class Regions:
         changed = self._changes(table, table.number(state), table.number(like))
         if changed is None:
             return None
-        plain = self.inside(machine, like)
+        plain = self.inside(strings if isinstance(like, spelling.State) else machine, like)
         nodes = np.array([node for node, _ in changed], dtype=np.int32)
         numbers = np.array([number for _, number in changed], dtype=np.int32)
         tokens, which = tokens_at(self._trie, nodes)
@@ -596,7 +631,7 @@ class Regions:
         if not isinstance(state, spelling.State) or state.at != "body":
             return None
         if isinstance(machine, spelling.JsonString):
-            if machine.key[2] or not ends:
+            if machine.lone or not ends:
                 # Lone surrogates: a started character may turn out to be two. The closing quote is no character.
                 return None
         elif not isinstance(machine, spelling.Utf8):

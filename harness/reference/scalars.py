@@ -11,6 +11,7 @@ from harness.reference import codepoints, numbers, regular
 from harness.reference.automaton import TooComplex
 from harness.reference.numbers import ALL_NUMBERS, NumberSet
 from harness.reference.regular import Node
+from harness.reference.terms import Strings
 
 # Texts without surrogates.
 SCALARS = regular.star(regular.chars(codepoints.SCALARS))
@@ -21,7 +22,11 @@ Union = tuple[NumberSet, ...]
 
 class Texts:
     """Regular languages of which the finite ones are remembered as such: what is built of them by Boolean operations
-    is the same node as the enumeration of the same words."""
+    is the same node as the enumeration of the same words.
+
+    On ``Strings`` the operations are those of the values meant; of two equal strings that are both meant, the one
+    that is a word is met by being spelled like one, and joined by being spelled in any way.
+    """
 
     def __init__(self) -> None:
         self._finite: dict[Node, frozenset[str]] = {}
@@ -32,6 +37,25 @@ class Texts:
         node = regular.texts(known)
         self._finite[node] = known
         return node
+
+    def words(self, node: Node) -> frozenset[str]:
+        """The words of a finite language made here."""
+        return frozenset() if node is regular.EMPTY else self._finite[node]
+
+    def meet_strings(self, one: Strings, other: Strings) -> Strings:
+        rest = self.meet(one.rest, other.rest)
+        if one.words is regular.EMPTY and other.words is regular.EMPTY:
+            return Strings(rest)
+        ours = self.meet(one.words, self.join(other.rest, other.words))
+        return Strings(rest, self.join(ours, self.meet(other.words, one.rest)))
+
+    def join_strings(self, one: Strings, other: Strings) -> Strings:
+        rest = self.join(one.rest, other.rest)
+        return Strings(rest, self.subtract(self.join(one.words, other.words), rest))
+
+    def subtract_strings(self, one: Strings, other: Strings) -> Strings:
+        gone = self.join(other.rest, other.words)
+        return Strings(self.subtract(one.rest, gone), self.subtract(one.words, gone))
 
     def meet(self, one: Node, other: Node) -> Node:
         for a, b in ((one, other), (other, one)):

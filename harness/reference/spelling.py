@@ -158,12 +158,12 @@ class JsonString:
             lone_surrogates = False
         self._node = node
         self._minimal = escapes == "minimal"
-        self._lone = lone_surrogates
+        self.lone = lone_surrogates
 
     @property
     def key(self) -> tuple[str, bool, bool]:
         """Equal for machines that step every state alike."""
-        return ("json string", self._minimal, self._lone)
+        return ("json string", self._minimal, self.lone)
 
     def start(self) -> State | None:
         return None if regular.is_empty(self._node) else State(self._node, NOTHING, "open")
@@ -234,7 +234,7 @@ class JsonString:
         return self._resolved(node, value)
 
     def _lone_surrogate(self, node: Node, surrogate: int) -> Node:
-        return regular.derive(node, surrogate) if self._lone else regular.EMPTY
+        return regular.derive(node, surrogate) if self.lone else regular.EMPTY
 
     def _resolved(self, node: Node, after: Pending | int | None) -> State | None:
         if after is None or node is regular.EMPTY:
@@ -249,7 +249,7 @@ class JsonString:
             return not regular.is_empty(state.node)
         if state.pending[0] in ("utf8", "tail"):  # asked already, by ``started``
             return True
-        for first, fits in _candidates(state.pending, self._minimal, self._lone):
+        for first, fits in _candidates(state.pending, self._minimal, self.lone):
             if self._leads_on(state.node, first, fits):
                 return True
         return False
@@ -264,6 +264,87 @@ class JsonString:
         if fits is None:
             return node.nullable or bool(codepoints.difference(regular.live(node), (LOW,)))
         return any(codepoints.meets(regular.live(node), low, high) for low, high in fits)
+
+
+@dataclass(frozen=True)
+class Word:
+    """Inside a string that is one of the words written out, read in their own spelling so far."""
+
+    inner: State
+
+    @property
+    def node(self) -> Node:
+        return self.inner.node
+
+    @property
+    def pending(self) -> Pending:
+        return self.inner.pending
+
+    @property
+    def at(self) -> str:
+        return self.inner.at
+
+
+@dataclass(frozen=True)
+class Both:
+    """Inside a string that may still be a word written out, or another. Before the closing quote only."""
+
+    free: State
+    literal: State
+
+    @property
+    def pending(self) -> Pending:
+        return self.free.pending
+
+    @property
+    def at(self) -> str:
+        return self.free.at
+
+
+class TwoSpellings:
+    """JSON strings of which the words that a schema writes out are spelled as ``literal`` does, others as ``free``.
+
+    Its states are those of ``free``, ``Word``, and ``Both``; a string that has ended is a state of ``free``.
+    """
+
+    def __init__(self, free: JsonString, literal: JsonString) -> None:
+        self.free = free
+        self.literal = literal
+
+    @property
+    def key(self) -> tuple[str, tuple[str, bool, bool], tuple[str, bool, bool]]:
+        """Equal for machines that step every state alike."""
+        return ("two spellings", self.free.key, self.literal.key)
+
+    def start(self) -> Spelled | None:
+        return both(self.free.start(), self.literal.start())
+
+    def accepting(self, state: Spelled) -> bool:
+        return state.at == "closed"
+
+    def step(self, state: Spelled, byte: int) -> Spelled | None:
+        if isinstance(state, Word):
+            return literally(self.literal.step(state.inner, byte))
+        if isinstance(state, Both):
+            return both(self.free.step(state.free, byte), self.literal.step(state.literal, byte))
+        return self.free.step(state, byte)
+
+
+Spelled = State | Word | Both
+
+
+def literally(state: State | None) -> State | Word | None:
+    """A state of the words' own machine as one of ``TwoSpellings``."""
+    return state if state is None or state.at == "closed" else Word(state)
+
+
+def both(free: State | None, literal: State | None) -> Spelled | None:
+    """A state of either machine, or none, as one of ``TwoSpellings``."""
+    if free is None:
+        return literally(literal)
+    return (
+        free if literal is None or free.at == "closed" else literal if literal.at == "closed" else Both(free, literal)
+    )
 
 
 def _astral(high: int, low_from: int, low_to: int) -> Ranges:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from harness.reference import regular
 from harness.reference.numbers import NumberSet
@@ -37,6 +37,17 @@ class Expr:
 
     def __repr__(self) -> str:
         return f"<{self.op} {self.id}>"
+
+
+class Strings(NamedTuple):
+    """A language of decoded strings: ``words`` that a schema writes out (``enum``, ``const``) where the profile spells
+    those in a way of their own, and all others. What is in ``rest`` may be spelled in any way and is no word."""
+
+    rest: Node
+    words: Node = regular.EMPTY
+
+
+NO_STRINGS = Strings(regular.EMPTY)
 
 
 class KeyMap:
@@ -110,10 +121,11 @@ class ObjectShape:
     """Objects in which every member satisfies ``every``; the ``required`` keys occur; every debt of ``some`` is paid;
     the number of distinct keys is within ``low`` and ``high`` (None: no end).
 
-    order: names in the order declared, where the profile asks for one.
+    order: names in the order declared, where the profile asks for one. literals: names that a schema writes out, where
+    the profile spells those in a way of their own.
     """
 
-    __slots__ = ("every", "high", "id", "low", "order", "positions", "required", "some")
+    __slots__ = ("every", "high", "id", "literals", "low", "order", "positions", "required", "some")
 
     def __init__(
         self,
@@ -123,6 +135,7 @@ class ObjectShape:
         low: int,
         high: int | None,
         order: tuple[str, ...],
+        literals: frozenset[str],
         number: int,
     ) -> None:
         self.every = every
@@ -131,6 +144,7 @@ class ObjectShape:
         self.low = low
         self.high = high
         self.order = order
+        self.literals = literals
         self.positions = {name: i for i, name in enumerate(order)}
         self.id = number
 
@@ -175,7 +189,7 @@ class Value:
     null: bool
     true: bool
     false: bool
-    strings: Node
+    strings: Strings
     numbers: tuple[NumberSet, ...]
     arrays: tuple[ArrayShape, ...]
     objects: tuple[ObjectShape, ...]

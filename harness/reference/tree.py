@@ -24,13 +24,13 @@ from harness.errors import UnsupportedError
 from harness.profile import Profile
 from harness.reference import regular, spelling
 from harness.reference.arrays import ArrayAt
-from harness.reference.automaton import Member, Region, TooComplex
+from harness.reference.automaton import KeyedAutomaton, Member, Region, TooComplex
 from harness.reference.keywords import Schemas
 from harness.reference.life import Life
 from harness.reference.numbers import Number, NumberSet
 from harness.reference.numbers import State as NumberState
 from harness.reference.objects import ObjectAt
-from harness.reference.spelling import JsonString
+from harness.reference.spelling import JsonString, Spelled, TwoSpellings, Word
 from harness.reference.terms import Expr, Json, canonical
 from harness.reference.whitespace import SPACES, Token, Where, Whitespace
 
@@ -111,13 +111,16 @@ _BYTES: dict[str, bytes] = {
     "end": _SPACES,
 }
 _UNKNOWN: Any = object()
-_machines: dict[tuple[str, bool], JsonString] = {}
+_machines: dict[tuple[str, str, bool], TwoSpellings] = {}
 
 
-def string_machine(profile: Profile) -> JsonString:
+def string_machine(profile: Profile) -> TwoSpellings:
     """The machine that reads every JSON string of a profile's spelling; one for all schemas."""
-    key = (profile.escapes, profile.lone_surrogates)
-    return _machines.setdefault(key, JsonString(regular.ANY, escapes=key[0], lone_surrogates=key[1]))
+    key = (profile.escapes, profile.literal_escapes, profile.lone_surrogates)
+    if key not in _machines:
+        free, literal = (JsonString(regular.ANY, escapes=e, lone_surrogates=key[2]) for e in key[:2])
+        _machines[key] = TwoSpellings(free, literal)
+    return _machines[key]
 
 
 class Tree:
@@ -179,7 +182,8 @@ class Tree:
 
         def before_value(text: bytes) -> Member | None:
             """After a key that is read in one way, without debts: ``resume`` leads there."""
-            raw, ((_, at, _),) = state.data
+            raw, parts = state.data
+            at: ObjectAt = parts[0][1]
             return self._member("after key", "key", 0, state.frame.depth + 1, (at.shape.every.at(_key(raw + text)),))
 
         follow = _SPACES if state.frame.kind == "document" else _AFTER_MEMBER
@@ -192,19 +196,36 @@ class Tree:
             constant = len(parts) == 1 and state.record is None
         elif state.mode == "key":
             parts, constant, follow = state.data[1], False, _AFTER_KEY
-            if len(parts) == 1 and state.record is None and self._objects.is_plain(parts[0][1]):
+            at = parts[0][1]
+            if state.record is None and self._objects.is_plain(at) and all(p[1] is at for p in parts):
                 member = before_value
         else:
             return None
-        first: spelling.State = parts[0][0]
-        if any(p[0].pending != first.pending for p in parts):
-            return None  # parts of one character, known more or less precisely: no state of one machine
-        node = first.node if len(parts) == 1 else regular.union(*(p[0].node for p in parts))
-        inside = spelling.State(node, first.pending, first.at)
+        shared = self._together([p[0] for p in parts])
+        if shared is None:
+            return None
         if constant:
             done = self._done(state.frame, parts[0][1], state.record)
-            return Region(self._strings, inside, True, lambda _: done, follow=follow)
-        return Region(self._strings, inside, False, resume, follow=follow, member=member)
+            return Region(*shared, True, lambda _: done, follow=follow)
+        return Region(*shared, False, resume, follow=follow, member=member)
+
+    def _together(self, readings: list[spelling.State | Word]) -> tuple[KeyedAutomaton, Spelled] | None:
+        """One machine and its state that stands for all readings of a string; None where there is none."""
+        pending = readings[0].pending
+        if any(r.pending != pending for r in readings):
+            return None  # parts of one character, known more or less precisely: no state of one machine
+
+        def one(kind: type[spelling.State] | type[Word]) -> spelling.State | None:
+            nodes = [r.node for r in readings if isinstance(r, kind)]
+            return spelling.State(regular.union(*nodes), pending) if nodes else None
+
+        free, literal = one(spelling.State), one(Word)
+        if literal is None:
+            assert free is not None
+            return self._strings.free, free
+        if free is None:
+            return self._strings.literal, literal
+        return self._strings, spelling.Both(free, literal)
 
     def member(self, state: State) -> Member | None:
         """A value, or a key's colon and its value: what may follow there hangs on the expressions alone, until the
@@ -225,13 +246,16 @@ class Tree:
         return state.data[0][:1] if state.mode == "literal" else _BYTES[state.mode]
 
     def hints(self, state: State) -> Iterator[bytes]:
-        """Texts that tend to bring the document to its end: required keys, the smallest values, what closes."""
+        """Texts that tend to bring the document to its end: required keys, keys that can pay a debt, the smallest
+        values, what closes."""
         if state.mode in ("open object", "before key"):
             if state.mode == "open object":
                 yield b"}"
-            names = {name for at, _ in state.data for name in at.missing | at.bad}
-            for name in sorted(names, key=lambda n: (len(n), n)):
-                yield json.dumps(name, ensure_ascii=False).encode(errors="surrogatepass") + b":"
+            due = {name for at, _ in state.data for name in at.missing | at.bad}
+            paying = {name for at, _ in state.data for debt in at.owed for name in debt.wanted.names} - due
+            for names in (due, paying):
+                for name in sorted(names, key=lambda n: (len(n), n)):
+                    yield json.dumps(name, ensure_ascii=False).encode(errors="surrogatepass") + b":"
         elif state.mode in ("value", "open array"):
             yield from (b"]", b"null", b"0", b'""', b"true", b"false", b"[]", b"{}", b"1", b"[", b"{")
         elif state.mode in ("in object", "in array"):
@@ -337,15 +361,18 @@ class Tree:
         values = [(expand(expr), 1 << i) for i, (expr, _, _) in enumerate(frame.branches)]
         if byte == QUOTE:
             nodes: dict[regular.Node, int] = {}
+            words: dict[regular.Node, int] = {}
             for value, bit in values:
-                if value.strings is not regular.EMPTY:
-                    nodes[value.strings] = nodes.get(value.strings, 0) | bit
-            parts = tuple(
+                for found, node in ((nodes, value.strings.rest), (words, value.strings.words)):
+                    if node is not regular.EMPTY:
+                        found[node] = found.get(node, 0) | bit
+            parts: list[tuple[spelling.State | Word, int]] = [
                 (spelling.State(spelled, spelling.NOTHING), mask)
                 for node, mask in nodes.items()
                 if not regular.is_empty(spelled := self.life.spellable(node))
-            )
-            return self._state("string", "start", 0, parts, frame, record) if parts else None
+            ]
+            parts += [(Word(spelling.State(node, spelling.NOTHING)), mask) for node, mask in words.items()]
+            return self._state("string", "start", 0, tuple(parts), frame, record) if parts else None
         if byte in _NUMBER_STARTS:
             sets: dict[NumberSet, int] = {}
             for value, bit in values:
@@ -417,7 +444,7 @@ class Tree:
         if not going:
             return None
         if len(going) > 1:
-            merged: dict[spelling.State, int] = {}
+            merged: dict[Spelled, int] = {}
             for after, mask in going:
                 merged[after] = merged.get(after, 0) | mask
             going = list(merged.items())
@@ -504,19 +531,21 @@ class Tree:
         return self._state("value", where, 0, None, inner, b"" if records and record is None else record)
 
     def _key_begins(self, items: Items, frame: Frame, record: bytes | None) -> State | None:
-        parts = []
+        parts: list[tuple[spelling.State | Word, ObjectAt, int]] = []
         for at, serves in items:
-            node = self._objects.keys(at)
+            node, words = self._objects.keys_by_spelling(at)
             if not regular.is_empty(node):
                 parts.append((spelling.State(node, spelling.NOTHING), at, serves))
+            if words is not regular.EMPTY:
+                parts.append((Word(spelling.State(words, spelling.NOTHING)), at, serves))
         return self._state("key", "start", 0, (b"", tuple(parts)), frame, record) if parts else None
 
     def _in_key(self, state: State, byte: int) -> State | None:
         record = None if state.record is None else state.record + bytes((byte,))
         raw, parts = state.data
         step = self._strings.step
-        going: list[tuple[spelling.State, ObjectAt, int]] = []
-        closed: list[tuple[spelling.State, ObjectAt, int]] = []
+        going: list[tuple[Spelled, ObjectAt, int]] = []
+        closed: list[tuple[Spelled, ObjectAt, int]] = []
         for inside, at, serves in parts:
             after = step(inside, byte)
             if after is not None:

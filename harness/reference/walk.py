@@ -89,14 +89,14 @@ class Walk:
                 low, high = first[place], first[place + 1]
                 if low == high:
                     continue
-            if member is None or text:
-                if member is not None and masker.depth(at) < member.depth:
-                    self._exits.append(Exit(place, text, False))
-                    continue
+            if member is None:
                 inner = masker.member(at)
                 if inner is not None:
                     self._through(inner, place, at, text)
                     continue
+            elif text and masker.depth(at) < member.depth:
+                self._exits.append(Exit(place, text, False))
+                continue
             region = masker.region(at)
             if region is not None:
                 for node in (place,) if isinstance(place, int) else place.nodes:

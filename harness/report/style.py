@@ -36,7 +36,6 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
     "lm-format-enforcer": (PURPLE, "D"),
     "naive": (GREY, "X"),
     "reference": (WINE, "p"),
-    "definition": (SKY, "P"),
 }
 _OTHERS = ((ORANGE, "v"), (ORANGE, "<"), (SKY, ">"), (WINE, "h"), (ORANGE, "8"), (SKY, "*"))
 _DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.2, 1, 1.2)))

@@ -13,6 +13,7 @@ import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness import paths
 from harness.backends import registry
@@ -34,6 +35,9 @@ from harness.scenario.model import (
     shown,
 )  # fmt: skip
 from harness.scenario.reading import read
+
+if TYPE_CHECKING:
+    from harness.corpora import Corpus
 
 __all__ = [
     "AXES", "DEFAULT_ENVIRONMENT", "INNER", "OUTER", "STAGES", "Expected", "Known", "Point", "Scenario", "Variant",
@@ -61,8 +65,9 @@ def find(scenario: str) -> Path:
     raise MasktaxError(f"{scenario}: no scenario of that name{nearest(scenario, names)}")
 
 
-def known() -> Known:
-    """What is known here: the catalogue's constraints, the loaders' vocabularies, the registered backends."""
+def known(corpus: Corpus | None = None) -> Known:
+    """What is known here: the catalogue's constraints and those of an outside corpus, the loaders' vocabularies, the
+    registered backends."""
     from harness import catalogue, loaders
 
     profiles = {}
@@ -71,7 +76,10 @@ def known() -> Known:
             profiles[name] = tuple(registry.create(name).profiles)
         except (ImportError, MasktaxError):
             continue  # a third party's adapter that only another environment can import: checked by its worker there
-    return Known(tuple(catalogue.load()), tuple(loaders.names()), registry.names(), profiles)
+    outside = () if corpus is None else corpus.files
+    return Known(
+        (*catalogue.load(), *outside), tuple(loaders.names()), registry.names(), profiles, corpus=corpus is not None
+    )
 
 
 def load(path: Path, known_names: Known | None = None) -> Scenario:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, NoReturn
 
+from harness.cell import is_outside
 from harness.errors import MasktaxError
 from harness.scenario.model import (
     AXES,
@@ -55,9 +56,15 @@ def expand(scenario: Scenario, overrides: Mapping[str, Sequence[str]] | None = N
     """
     points, reasons = _points(scenario, _checked(scenario, overrides or {}))
     if not points:
-        because = f": {reasons[0]}" if reasons else ""
-        raise MasktaxError(f"{shown(scenario.path)}: no cell is left to run{because}")
+        _nothing_left(scenario, reasons)
     return [replace(point, expected=_expected(scenario, point)) for point in points]
+
+
+def _nothing_left(scenario: Scenario, reasons: Sequence[str]) -> NoReturn:
+    because = f": {reasons[0]}" if reasons else ""
+    if not because and any(block.lacks_corpus for block in scenario.blocks):
+        because = ": no outside corpus is given; name one with --corpus DIR"
+    raise MasktaxError(f"{shown(scenario.path)}: no cell is left to run{because}")
 
 
 def _checked(scenario: Scenario, overrides: Mapping[str, Sequence[str]]) -> dict[str, tuple[Any, ...]]:
@@ -74,6 +81,8 @@ def _checked(scenario: Scenario, overrides: Mapping[str, Sequence[str]]) -> dict
         if axis == "stages":
             checked[axis] = stages_named(table, scenario.workload.stages)
             continue
+        if axis == "constraint" and not scenario.known.corpus and any(map(is_outside, values)):
+            table.fail(axis, "no outside corpus is given; name one with --corpus DIR")
         checked[axis] = values_of_axis(table, axis, scenario.known, scenario.variants, scenario.environments)
         if axis in INNER and not any(INNER[axis].keys() & set(block.workload.stages) for block in scenario.blocks):
             table.fail(axis, f"scenario {scenario.name} has no stage that varies it")
@@ -215,7 +224,6 @@ def _merge(one: Point, other: Point) -> Point:
         stages=tuple(stage for stage in STAGES if stage in both),
         valid=None if a.valid is None or b.valid is None else max(a.valid, b.valid),
         invalid=None if a.invalid is None or b.invalid is None else max(a.invalid, b.invalid),
-        verify_rows=max(a.verify_rows, b.verify_rows),
         time_limit_s=max(a.time_limit_s, b.time_limit_s),
         memory_limit_mb=max(a.memory_limit_mb, b.memory_limit_mb),
     )
@@ -223,9 +231,11 @@ def _merge(one: Point, other: Point) -> Point:
 
 
 def _expected(scenario: Scenario, point: Point) -> dict[str, Expected]:
-    """For every stage of the point, the last expect that matches, else ``ok``."""
+    """For every stage of the point, the last expect that matches, else ``ok``; nothing is known beforehand of a
+    constraint from outside."""
     winners = _winners(scenario, point)
-    return {s: Expected() if r is None else Expected(r.outcome, r.reason) for s, r in winners.items()}
+    otherwise = Expected(None) if is_outside(point.constraint) else Expected()
+    return {s: otherwise if r is None else Expected(r.outcome, r.reason) for s, r in winners.items()}
 
 
 def _winners(scenario: Scenario, point: Point) -> dict[str, Rule | None]:
@@ -238,29 +248,34 @@ def _winners(scenario: Scenario, point: Point) -> dict[str, Rule | None]:
 
 
 def check_stale(scenario: Scenario) -> None:
-    """Every include, exclude and expect of the file must do something; one that does not is out of date."""
+    """Every include, exclude and expect of the file must do something; one that does not is out of date. What is about
+    an outside corpus depends on what the corpus holds, and on there being one, and is not looked at."""
     file = shown(scenario.path)
     bare = replace(scenario, excludes=())
     seen: dict[str, Point] = {}
     for block in scenario.blocks:
         points = _points(replace(bare, blocks=(block,)), {})[0]
-        if all(p.id in seen and _merge(seen[p.id], p) == seen[p.id] for p in points):
+        if not block.lacks_corpus and all(p.id in seen and _merge(seen[p.id], p) == seen[p.id] for p in points):
             raise MasktaxError(f"{file}: {block.place}: adds nothing that the blocks before it do not have")
         seen |= {p.id: _merge(seen[p.id], p) if p.id in seen else p for p in points}
     for rule in scenario.excludes:
-        if not any(_takes(rule, point) for point in seen.values()):
+        if not _is_about_outside(rule) and not any(_takes(rule, point) for point in seen.values()):
             _stale(scenario, rule, seen.values(), "excludes nothing")
     points, reasons = _points(scenario, {})
     if not points:
-        raise MasktaxError(f"{file}: no cell is left to run: {reasons[0]}")
+        _nothing_left(scenario, reasons)
     used = {id(rule) for point in points for rule in _winners(scenario, point).values() if rule is not None}
     for rule in scenario.expects:
-        if id(rule) not in used:
+        if id(rule) not in used and not _is_about_outside(rule):
             reached = any(
                 rule.matches(p.values) and (rule.stages is None or {*rule.stages} & {*p.stages}) for p in points
             )
             what = "is overruled everywhere by later ones" if reached else "matches no cell"
             _stale(scenario, rule, points, what)
+
+
+def _is_about_outside(rule: Rule) -> bool:
+    return all(map(is_outside, rule.patterns.get("constraint", ("",))))
 
 
 def _stale(scenario: Scenario, rule: Rule, points: Iterable[Point], what: str) -> NoReturn:

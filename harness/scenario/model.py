@@ -41,13 +41,14 @@ class Known:
     """What the axes of a scenario may name.
 
     constraints: every ``tier/name``; vocabularies, backends: names; profiles: ``{adapter: its profiles' names}``, for
-    those adapters that this interpreter can import.
+    those adapters that this interpreter can import. corpus: whether an outside corpus is among the constraints.
     """
 
     constraints: tuple[str, ...]
     vocabularies: tuple[str, ...]
     backends: tuple[str, ...]
     profiles: Mapping[str, tuple[str, ...]]
+    corpus: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,13 @@ class Variant:
 
 @dataclass(frozen=True)
 class Workload:
-    """What a cell does and within which limits. valid, invalid: how many instances of each (None: all there are)."""
+    """What a cell does and within which limits. valid, invalid: how many instances of each (None: all there are).
+    companions: constraints that share a batch with each cell's own, for stages that fill batches of several."""
 
     stages: tuple[str, ...]
     valid: int | None = None
     invalid: int | None = None
-    verify_rows: int = 24
+    companions: tuple[str, ...] = ()
     time_limit_s: float = 120.0
     memory_limit_mb: int = 8192
 
@@ -75,7 +77,8 @@ class Block:
     """Cells that belong together: the file's own axes, or one ``[[include]]``.
 
     place: key path in the file (``axes``, ``include[0]``). axes: values by axis (``process``: replicate numbers).
-    own: the axes that this block names itself. reason: why an include is there.
+    own: the axes that this block names itself. reason: why an include is there. lacks_corpus: it names constraints of
+    an outside corpus, and none is given, so that they are not among its axes.
     """
 
     place: str
@@ -83,6 +86,7 @@ class Block:
     axes: Mapping[str, tuple[Any, ...]]
     own: frozenset[str]
     reason: str = ""
+    lacks_corpus: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,9 +135,10 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Expected:
-    """The outcome that a stage of a cell is expected to have, and why where it is not ``ok``."""
+    """The outcome that a stage of a cell is expected to have, and why where it is not ``ok``. None: of a constraint
+    that the project does not know, nothing is expected."""
 
-    outcome: OutcomeKind = "ok"
+    outcome: OutcomeKind | None = "ok"
     reason: str = ""
 
 

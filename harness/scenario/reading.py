@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.backends import registry
-from harness.cell import OUTCOMES, OutcomeKind
+from harness.cell import OUTCOMES, OutcomeKind, is_outside
 from harness.errors import MasktaxError
 from harness.measure import Plan
 from harness.scenario.model import (
@@ -165,7 +165,7 @@ def _scenario(path: Path, text: str, top: Table, names: Known) -> Scenario:
         top.fail("name", f"is {name!r}, but the file is called {path.stem!r}: they must be the same")
     analysis = top.table("analysis")
     analysis.only(["question", "reading"])
-    workload = _workload(top.table("workload"), None)
+    workload = _workload(top.table("workload"), None, names)
     variants = _variants(top.table("variants", {}), names)
     environments = _environments(top.table("environments", {}))
     axes = _axes(top.table("axes"), names, variants, environments, ())
@@ -184,7 +184,10 @@ def _scenario(path: Path, text: str, top: Table, names: Known) -> Scenario:
         reading=analysis.text("reading"),
         workload=workload,
         measure=_measure(top.table("measure", {})),
-        blocks=(Block("axes", workload, axes, frozenset(axes)), *includes),
+        blocks=(
+            Block("axes", workload, axes, frozenset(axes), lacks_corpus=_lacks_corpus(top.table("axes"), names)),
+            *includes,
+        ),
         variants=variants,
         environments=environments,
         excludes=tuple(_rule(t, workload, "exclude") for t in top.tables("exclude")),
@@ -195,7 +198,7 @@ def _scenario(path: Path, text: str, top: Table, names: Known) -> Scenario:
     return scenario
 
 
-def _workload(table: Table, base: Workload | None) -> Workload:
+def _workload(table: Table, base: Workload | None, names: Known) -> Workload:
     """The ``[workload]`` table, or (with ``base``) what an include says differently."""
     keys = [f.name for f in dataclasses.fields(Workload)]
     if base is None:
@@ -206,7 +209,7 @@ def _workload(table: Table, base: Workload | None) -> Workload:
         stages=stages,
         valid=table.whole("valid", start.valid),
         invalid=table.whole("invalid", start.invalid),
-        verify_rows=table.whole("verify_rows", start.verify_rows, least=0),
+        companions=_companions(table, names) if "companions" in table.data else start.companions,
         time_limit_s=table.positive("time_limit_s", start.time_limit_s),
         memory_limit_mb=table.whole("memory_limit_mb", start.memory_limit_mb),
     )
@@ -301,16 +304,9 @@ def values_of_axis(
             if isinstance(v, bool) or not isinstance(v, int) or not 1 <= v <= _MAX_TOKENS:
                 table.fail(axis, f"must be whole numbers from 1 to {_MAX_TOKENS}, not {_kind(v)}")
         return tuple(values)
-    texts = table.texts(axis)
     if axis == "constraint":
-        chosen: dict[str, None] = {}
-        for glob in texts:
-            matching = [c for c in names.constraints if fnmatchcase(c, glob)]
-            if not matching:
-                hint = nearest(glob, names.constraints) or "; see `masktax list schemas`"
-                table.fail(axis, f"no constraint matches {glob!r}{hint}")
-            chosen.update(dict.fromkeys(matching))
-        return tuple(chosen)
+        return _constraints(table, axis, names)
+    texts = table.texts(axis)
     allowed: Sequence[str]
     if axis == "backend":
         allowed = (*variants, *names.backends)
@@ -326,6 +322,33 @@ def values_of_axis(
         if value not in allowed:
             table.fail(axis, f"unknown {axis} {value!r}{nearest(value, allowed)}")
     return texts
+
+
+def _constraints(table: Table, key: str, names: Known) -> tuple[str, ...]:
+    """The constraints that globs name, each once. An outside corpus is meant by globs that name its tier, and by no
+    others; where none is given, they mean nothing."""
+    chosen: dict[str, None] = {}
+    for glob in table.texts(key):
+        outside = is_outside(glob)
+        if outside and not names.corpus:
+            continue
+        matching = [c for c in names.constraints if is_outside(c) == outside and (c == glob or fnmatchcase(c, glob))]
+        if not matching:
+            hint = nearest(glob, names.constraints) or "; see `masktax list schemas`"
+            table.fail(key, f"no constraint matches {glob!r}{hint}")
+        chosen.update(dict.fromkeys(matching))
+    return tuple(chosen)
+
+
+def _companions(table: Table, names: Known) -> tuple[str, ...]:
+    for glob in table.texts("companions"):
+        if is_outside(glob):
+            table.fail("companions", f"{glob!r} is of an outside corpus; name built-in constraints")
+    return _constraints(table, "companions", names)
+
+
+def _lacks_corpus(table: Table, names: Known) -> bool:
+    return not names.corpus and "constraint" in table.data and any(map(is_outside, table.texts("constraint")))
 
 
 def _vocabularies(table: Table, texts: Sequence[str], names: Known) -> tuple[str, ...]:
@@ -367,9 +390,16 @@ def _include(
 ) -> Block:
     keys = [f.name for f in dataclasses.fields(Workload)]
     own = _axes(table, names, variants, environments, [*keys, "reason"])
-    differing = _workload(table, workload)
+    differing = _workload(table, workload, names)
     _check_inner(table, own, differing.stages)
-    return Block(table.place, differing, {**axes, **own}, frozenset(own), table.text("reason"))
+    return Block(
+        table.place,
+        differing,
+        {**axes, **own},
+        frozenset(own),
+        table.text("reason"),
+        _lacks_corpus(table, names),
+    )
 
 
 def _rule(table: Table, workload: Workload, kind: str) -> Rule:

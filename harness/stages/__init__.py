@@ -1,4 +1,4 @@
-"""One file per timed stage. Each has ``NAME``, ``CONDITIONS`` and ``run(job) -> list[Measurement]``.
+"""One file per timed stage. Each has ``NAME``, ``CONDITIONS`` and ``run(job) -> list[Measurement | Refusal]``.
 
 A stage prepares outside the clock, times one thing, and says which. Before any stage runs, ``harness.verify`` has held
 the backend against the cell's documents; a stage therefore calls the library's own functions, unguarded.
@@ -6,14 +6,14 @@ the backend against the cell's documents; a stage therefore calls the library's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from harness import bitmask
 from harness.backends.protocol import Backend, Grammar, NativeMatcher
-from harness.cell import Cell, Document, Measurement
+from harness.cell import Cell, Document, Measurement, Refusal
 from harness.clocks import Clock
 from harness.errors import UnsupportedError
 from harness.measure import Plan
@@ -27,7 +27,7 @@ class Job:
 
     documents: the valid documents, cut to the tokens that the backend accepts (all of them where it is right), never
     empty ones. cold: the measurement of the process's first compile, taken before verification; None where the cell
-    did not ask for it.
+    did not ask for it. facts: what the running stage saw besides its measurements; they go into its record.
     """
 
     cell: Cell
@@ -38,10 +38,16 @@ class Job:
     clock: Clock
     plan: Plan
     cold: Measurement | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
 
     def condition(self, name: str, default: tuple[Any, ...]) -> tuple[Any, ...]:
         """The values of an inner axis."""
         return self.cell.conditions.get(name, default)
+
+    def chosen(self, name: str, own: tuple[str, ...]) -> tuple[str, ...]:
+        """A stage's own values of an inner axis of names: those that the cell asks for, all where it asks for none.
+        Stages share an axis's name, but not its values."""
+        return tuple(v for v in self.condition(name, ()) if v in own) or own
 
     def compile(self) -> Grammar:
         return self.backend.compile(self.cell.constraint, self.vocabulary, self.profile)
@@ -55,7 +61,10 @@ class Job:
         return bitmask.allocate_row(self.vocabulary.size)
 
     def longest(self) -> Document:
-        """The longest document; UnsupportedError where the backend accepts not even the first token of any."""
+        """The longest document; UnsupportedError where there is none, or the backend accepts not even the first token
+        of any."""
+        if not self.cell.valid:
+            raise UnsupportedError("there is no document that is known to be valid here: nothing to walk along")
         if not self.documents:
             raise UnsupportedError("no document of this constraint is accepted beyond its start: nothing to walk along")
         return max(self.documents, key=lambda d: len(d.tokens))
@@ -67,6 +76,14 @@ def walk(grammar: Grammar, tokens: tuple[int, ...]) -> NativeMatcher:
     for token in tokens:
         matcher.accept(token)
     return matcher
+
+
+def stand(job: Job, grammar: Grammar, tokens: tuple[int, ...]) -> Callable[[], NativeMatcher]:
+    """Gives matchers that have accepted ``tokens``, each its own: copies of one where the library can, else walked."""
+    if not job.backend.capabilities.fork:
+        return lambda: walk(grammar, tokens)
+    origin = walk(grammar, tokens)
+    return lambda: origin.fork()
 
 
 def spread(length: int, most: int) -> list[int]:
@@ -82,12 +99,28 @@ class Stage:
 
     name: str
     conditions: Mapping[str, tuple[Any, ...]]
-    run: Callable[[Job], list[Measurement]]
+    run: Callable[[Job], Sequence[Measurement | Refusal]]
 
 
 def stages() -> Mapping[str, Stage]:
     """Every stage by name, in the order in which a cell runs them."""
-    from harness.stages import accept, compile, fill, first_mask, rollback, validate
+    from harness.stages import (
+        accept,
+        apply,
+        batch_fill,
+        compile,
+        copy,
+        fill,
+        first_mask,
+        jump_forward,
+        rollback,
+        serialize,
+        speculate,
+        validate,
+    )
 
-    modules = (compile, first_mask, fill, accept, validate, rollback)
+    modules = (
+        compile, first_mask, fill, batch_fill, serialize, copy, apply, accept, validate, rollback, speculate,
+        jump_forward,
+    )  # fmt: skip
     return MappingProxyType({m.NAME: Stage(m.NAME, m.CONDITIONS, m.run) for m in modules})

@@ -1,8 +1,12 @@
 """``rollback``: rewind k accepted tokens.
 
-Inner axis ``rollback_tokens``: k. Column ``position``: tokens accepted before the rewind, so that a cost that grows
-with history shows as a slope. A rewound matcher cannot be rewound again, and one rewind lasts less than a clock can
-tell: a sample rewinds n matchers that stand at the same position.
+Inner axes. ``rollback_tokens``: k. ``history``: tokens accepted before the rewind; where none is asked for, five
+positions along the longest document take its place, in the column ``position``, which is there in either case. A cost
+that grows with history shows as a slope.
+
+A rewound matcher cannot be rewound again, and one rewind lasts less than a clock can tell: a sample rewinds n matchers
+that stand at the same position. Before it is timed, one of them is rewound and its row compared with that of a fresh
+matcher.
 """
 
 from __future__ import annotations
@@ -10,57 +14,83 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from harness.backends.protocol import Grammar, NativeMatcher
-from harness.cell import Measurement
+import numpy as np
+
+from harness.backends.protocol import Grammar
+from harness.cell import Measurement, Refusal
 from harness.errors import UnsupportedError
 from harness.measure import measure, merge
-from harness.stages import Job, spread, walk
+from harness.speculation.lookahead import row_of
+from harness.stages import Job, spread, stand, walk
 
 NAME = "rollback"
-CONDITIONS: Mapping[str, tuple[Any, ...]] = {"rollback_tokens": (1, 4)}
+CONDITIONS: Mapping[str, tuple[Any, ...]] = {"rollback_tokens": (1, 4), "history": ()}
 POSITIONS = 5
 
 
-def run(job: Job) -> list[Measurement]:
+def run(job: Job) -> list[Measurement | Refusal]:
     able = job.backend.capabilities
     if not able.rollback:
         raise UnsupportedError(able.notes.get("rollback", "the library has no rollback"))
     tokens = job.longest().tokens
     grammar = job.compile()
-    done = []
+    histories = job.condition("history", CONDITIONS["history"])
+    done: list[Measurement | Refusal] = []
     for k in job.condition("rollback_tokens", CONDITIONS["rollback_tokens"]):
-        if k > len(tokens):
-            continue
-        positions = [k + p for p in spread(len(tokens) - k, POSITIONS)]
-        done.append(
-            merge(
-                [
-                    measure(
-                        _rewinds(job, grammar, tokens[:position], k),
-                        job.clock,
-                        job.plan.share(len(positions)),
-                        conditions={"rollback_tokens": k},
-                        columns={"position": position},
-                    )
-                    for position in positions
-                ]
-            )
-        )
+        if histories:
+            done += [_against_history(job, grammar, tokens, k, history) for history in histories if history >= k]
+        elif k <= len(tokens):
+            positions = [k + p for p in spread(len(tokens) - k, POSITIONS)]
+            done.append(_measure(job, grammar, tokens, {"rollback_tokens": k}, positions))
     if not done:
-        raise UnsupportedError(f"the longest document has {len(tokens)} tokens, fewer than any rewind asked for")
+        asked = "than any history asked for" if histories else f"{len(tokens)} tokens of the longest document"
+        raise UnsupportedError(f"every rewind asked for is longer than {asked}")
     return done
 
 
-def _rewinds(job: Job, grammar: Grammar, tokens: tuple[int, ...], k: int) -> Callable[[int], Callable[[], object]]:
-    fork = job.backend.capabilities.fork
-    origin = walk(grammar, tokens)
+def _against_history(
+    job: Job, grammar: Grammar, tokens: tuple[int, ...], k: int, history: int
+) -> Measurement | Refusal:
+    conditions = {"rollback_tokens": k, "history": history}
+    if history > len(tokens):
+        return Refusal(conditions, "unsupported", f"the longest document has {len(tokens)} tokens")
+    return _measure(job, grammar, tokens, conditions, [history])
 
-    def stand() -> NativeMatcher:
-        return origin.fork() if fork else walk(grammar, tokens)
+
+def _measure(
+    job: Job, grammar: Grammar, tokens: tuple[int, ...], conditions: Mapping[str, int], positions: list[int]
+) -> Measurement | Refusal:
+    k = conditions["rollback_tokens"]
+    for position in positions:
+        if not _rewinds_exactly(job, grammar, tokens[:position], k):
+            reason = f"after {position} tokens and a rewind of {k} the row is not that after {position - k} tokens"
+            return Refusal(conditions, "wrong", reason)
+    return merge(
+        [
+            measure(
+                _rewinds(job, grammar, tokens[:position], k),
+                job.clock,
+                job.plan.share(len(positions)),
+                conditions=conditions,
+                columns={"position": position},
+            )
+            for position in positions
+        ]
+    )
+
+
+def _rewinds_exactly(job: Job, grammar: Grammar, tokens: tuple[int, ...], k: int) -> bool:
+    rewound, fresh = walk(grammar, tokens), walk(grammar, tokens[: len(tokens) - k])
+    rewound.rollback_call()(k)
+    return np.array_equal(row_of(rewound, job.vocabulary.size), row_of(fresh, job.vocabulary.size))
+
+
+def _rewinds(job: Job, grammar: Grammar, tokens: tuple[int, ...], k: int) -> Callable[[int], Callable[[], object]]:
+    standing = stand(job, grammar, tokens)
 
     def make(n: int) -> Callable[[], object]:
         # The matchers are kept alive past the block: freeing them must not be timed.
-        matchers = [stand() for _ in range(n)]
+        matchers = [standing() for _ in range(n)]
         calls = [m.rollback_call() for m in matchers]
 
         def block() -> object:

@@ -21,6 +21,7 @@ from harness.reference.completion import (
 from harness.reference.masker import Masker
 from harness.vocabulary import Vocabulary, synthetic
 
+from . import schema_cases
 from .small_automata import Bytes, ListingWithRegions, Telling, words
 
 VOCABULARY = synthetic()
@@ -59,6 +60,21 @@ def test_some_completion_is_one_even_where_the_shortest_is_too_much() -> None:
     text = some_completion(automaton, state, most=2_000)
     assert accepts(automaton, text)
     assert len(json.loads(text)) == 2
+
+
+def test_a_key_that_no_schema_requires_is_found_where_only_it_can_pay_what_the_object_owes() -> None:
+    tree = schema_cases.automaton(
+        {
+            "type": "object",
+            "required": ["e"],
+            "oneOf": [
+                {"properties": {"name": {"const": "x"}, "size": {"type": "string"}}},
+                {"properties": {"name": {"const": "y"}, "size": {"type": "number"}}},
+            ],
+        }
+    )
+    for start in (b" ", b'{"', b'{"e":0', b'{"other":1,'):
+        assert accepts(tree, start + some_completion(tree, run(tree, start), most=100))
 
 
 def test_completions_are_spelled_in_the_fewest_tokens() -> None:
