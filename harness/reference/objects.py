@@ -30,6 +30,8 @@ PLANS_BOUND = 500
 # Up to so many names the keys that may still come are written out; beyond, those that came are taken away.
 FEW_NAMES = 64
 MEMO_BOUND = 100_000
+# More texts than any object has keys.
+ENDLESS = 1 << 62
 
 
 class ObjectAt(NamedTuple):
@@ -51,7 +53,8 @@ class Objects:
         self._life = life
         self._duplicates = profile.duplicate_keys
         self._order = profile.key_order
-        self._finishes: dict[ObjectAt, bool] = {}
+        self._finishes: dict[tuple[ObjectAt, int], bool] = {}
+        self._named: dict[tuple[ObjectShape, frozenset[Debt]], set[str] | None] = {}
         self._nodes: dict[ObjectAt, Node] = {}
         self._spelled_keys: dict[ObjectAt, Strings] = {}
         self._outcomes_known: dict[tuple[Expr, tuple[Expr, ...]], list[tuple[Expr, int]]] = {}
@@ -357,15 +360,42 @@ class Objects:
 
     def can_finish(self, at: ObjectAt) -> bool:
         """Whether some further members make the object one of its shape."""
-        found = self._finishes.get(at)
+        question = self._question(at)
+        found = self._finishes.get(question)
         if found is None:
             before = self._life.settled
             found = self._can_finish(at)
             if found or (before and self._life.settled):
                 if len(self._finishes) > MEMO_BOUND:
                     self._finishes.clear()
-                self._finishes[at] = found
+                self._finishes[question] = found
         return found
+
+    def _question(self, at: ObjectAt) -> tuple[ObjectAt, int]:
+        """Objects that are alike in this can end alike. Where keys are neither ordered nor repeated, and all keys
+        without a name of their own are of endless kinds, those that were seen matter by their number alone."""
+        if not at.seen or self._duplicates != "forbidden" or self._order != "any":
+            return at, 0
+        key = (at.shape, at.owed)
+        names = self._named.get(key)
+        if names is None and key not in self._named:
+            names = self._all_names(at) if self._is_endless(at.shape, at.owed) else None
+            if len(self._named) > MEMO_BOUND:
+                self._named.clear()
+            self._named[key] = names
+        if names is None:
+            return at, 0
+        many = len(at.seen)
+        return at._replace(seen=at.seen & names), many if at.shape.high is not None else min(many, at.shape.low)
+
+    def _is_endless(self, shape: ObjectShape, owed: frozenset[Debt]) -> bool:
+        """Whether every kind of keys without a name, by the shape and by what each debt asks of them, has no end."""
+        before = ObjectAt(shape, frozenset(), frozenset(), owed, None)
+        try:
+            cells = self._cells(before, self._all_names(before) | shape.required, _ordered(owed))
+            return self._life.settled and all(regular.count_texts(node, ENDLESS) >= ENDLESS for node, _, _ in cells)
+        except TooComplex:  # then each question is asked for itself, and may be simpler
+            return False
 
     def _can_finish(self, at: ObjectAt) -> bool:
         shape, life = at.shape, self._life
