@@ -18,7 +18,7 @@ STAMP := $(VENV)/.set-up-by-make
 .PHONY: help setup bench verify conformance test test-all lint format report doctor clean clean-all
 
 help: ## list the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+%?:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  variables: PYTHON=$(PYTHON)  VENV=$(VENV)  TORCH='$(TORCH)'  SCENARIO=$(SCENARIO)  ARGS='$(ARGS)'"
 
@@ -32,10 +32,17 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all]'
 	@touch $@
 
+# 1 means that an outcome was not the expected one: the report shows which, so it is made all the same.
+define bench
+@$(BIN)/masktax run $(1) $(ARGS); status=$$?; \
+  if [ $$status -le 1 ]; then $(BIN)/masktax report || exit $$?; fi; exit $$status
+endef
+
 bench: $(STAMP) ## run the quick scenario over four grammar libraries, then write its report
-	@# 1 means that an outcome was not the expected one: the report shows which, so it is made all the same.
-	@$(BIN)/masktax run $(SCENARIO) $(ARGS); status=$$?; \
-	  if [ $$status -le 1 ]; then $(BIN)/masktax report || exit $$?; fi; exit $$status
+	$(call bench,$(SCENARIO))
+
+bench-%: $(STAMP) ## the same for any other scenario: bench-threshold, bench-tax … (scenarios/NAME.toml)
+	$(call bench,$*)
 
 verify: $(STAMP) ## run every built-in cell untimed: are the masks right, and are the outcomes the expected ones?
 	$(BIN)/masktax verify scenarios/*.toml

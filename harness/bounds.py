@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -150,9 +151,11 @@ class Measured:
         return best
 
 
+@cache
 def host_bandwidth(clock: Clock) -> Measured:
     """One thread of this process over host memory, by numpy: bytes filled, the largest of bytes looked for, bytes
-    copied; of numpy's own operations the fastest at each on the machines they were tried on."""
+    copied; of numpy's own operations the fastest at each on the machine they were tried on. One for each clock, so that
+    a cell's stages share what was measured: to lay out memory beyond the caches takes longer than to measure it."""
     return Measured(clock, _host_body)
 
 
@@ -167,9 +170,9 @@ def link_bandwidth(clock: Clock) -> Measured:
 
 
 def memory_bytes(caches: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
-    """A size well beyond the last-level cache: four times the largest cache that Linux names, else 256 MiB."""
+    """A size beyond the last-level cache: twice the largest cache that Linux names, else 256 MiB."""
     sizes = [int(text[:-1]) << 10 for f in caches.glob("index*/size") if (text := f.read_text().strip()).endswith("K")]
-    return min(4 * max(sizes), LARGEST_BYTES) if sizes else 256 << 20
+    return min(2 * max(sizes), LARGEST_BYTES) if sizes else 256 << 20
 
 
 def host_facts(bandwidth: Measured) -> dict[str, Any]:

@@ -14,7 +14,10 @@ from harness.stages import Stage, stages
 from tests.making import choice_cell
 
 ALL = tuple(stages())
-SHORT = {"draft_tokens": (1,), "rollback_tokens": (1,)}  # the documents here are words of a token or two
+SHORT = {
+    "draft_tokens": (1,), "rollback_tokens": (1,),  # the documents here are words of a token or two
+    "kernel": ("numpy",), "rows": (2,),  # torch's compiler takes seconds for a kernel
+}  # fmt: skip
 
 
 def records_of(cell: Cell, **options: Any) -> dict[str, Record]:

@@ -471,11 +471,14 @@ def test_no_expansion_ever_holds_an_id_twice(
 
 # --- what is shipped, and what is written about it ------------------------------------------------------------------
 
-BUILT_IN = ("backends", "compile", "positions", "quick", "reference", "vocabulary")
+BUILT_IN = ("backends", "compile", "positions", "quick", "reference", "tax", "threshold", "vocabulary")
 ALWAYS = ("compile", "first_mask", "fill", "accept", "validate", "rollback")
 LIBRARIES = {"xgrammar", "llguidance", "outlines", "lm-format-enforcer"}
 # The judge is set beside the libraries that it should keep up with, and is in no comparison of libraries.
-COMPARED = dict.fromkeys(BUILT_IN, LIBRARIES) | {"reference": {"reference", "xgrammar", "llguidance"}}
+COMPARED = dict.fromkeys(BUILT_IN, LIBRARIES) | {
+    "reference": {"reference", "xgrammar", "llguidance"},
+    "threshold": LIBRARIES | {"reference"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -515,6 +518,20 @@ def test_reference_asks_the_engine_and_two_libraries_the_very_same(shipped: dict
     engine, *others = asked.values()
     assert others == [engine, engine]
     assert len({p.constraint.partition("/")[0] for p in expand(shipped["reference"])}) >= 8
+
+
+def test_threshold_fills_on_both_sides_of_vllms_threshold_by_every_policy(shipped: dict[str, Scenario]) -> None:
+    for p in expand(shipped["threshold"]):
+        assert {128, 129} <= {*p.conditions["rows"]} or "threads" in p.conditions
+        if "threads" not in p.conditions:
+            assert p.conditions["policy"] == scenarios.INNER["policy"]["batch_fill"]
+
+
+def test_tax_sets_sharing_beside_filling_each_over_mixes_that_share_more_and_less(shipped: dict[str, Scenario]) -> None:
+    for p in expand(shipped["tax"]):
+        assert p.conditions["policy"] == ("serial", "state_shared")
+        assert p.conditions["mix"] == ("identical", "positions", "schemas")
+        assert p.workload.companions
 
 
 def test_vocabulary_spans_four_sizes(shipped: dict[str, Scenario]) -> None:

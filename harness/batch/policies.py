@@ -90,10 +90,14 @@ class Policy(ABC):
         own where an axis is not named."""
         return [{}]
 
+    def refusal(self, tools: Tools) -> str:
+        """Why the backend cannot fill a batch so; empty where it can."""
+        return ""
+
     @abstractmethod
     def prepare(self, batch: Batch, block: Row, tools: Tools, **setting: int) -> Fill:
         """A callable that fills row i of ``block`` (int32, ``[rows, words(V)]``, C-contiguous) from row i of the batch.
-        UnsupportedError where this backend cannot do it."""
+        UnsupportedError with the ``refusal`` where there is one."""
 
 
 class Serial(Policy):
@@ -136,10 +140,14 @@ class LibraryBatch(Policy):
     def settings(self, rows: int, asked: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
         return [{"threads": threads} for threads in asked.get("threads") or ()] or [{}]
 
+    def refusal(self, tools: Tools) -> str:
+        if tools.native is not None:
+            return ""
+        return tools.backend.capabilities.notes.get("native_batch", "the library fills one row a call")
+
     def prepare(self, batch: Batch, block: Row, tools: Tools, **setting: int) -> Fill:
         if tools.native is None:
-            notes = tools.backend.capabilities.notes
-            raise UnsupportedError(notes.get("native_batch", "the library fills one row a call"))
+            raise UnsupportedError(self.refusal(tools))
         return tools.native.batch_fill_call(batch.matchers, block, setting.get("threads"))
 
 

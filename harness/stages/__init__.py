@@ -107,6 +107,7 @@ def stages() -> Mapping[str, Stage]:
     from harness.stages import (
         accept,
         apply,
+        batch_fill,
         compile,
         copy,
         fill,
@@ -119,7 +120,7 @@ def stages() -> Mapping[str, Stage]:
     )
 
     modules = (
-        compile, first_mask, fill, serialize, copy, apply, accept, validate, rollback, speculate,
+        compile, first_mask, fill, batch_fill, serialize, copy, apply, accept, validate, rollback, speculate,
         jump_forward,
     )  # fmt: skip
     return MappingProxyType({m.NAME: Stage(m.NAME, m.CONDITIONS, m.run) for m in modules})

@@ -49,7 +49,11 @@ def test_every_row_is_the_serial_row_and_every_matcher_goes_on_as_before(backend
     made = registry.create(backend)
     mixer = Mixer(job(made, ORDER, ORDERS, companions=[COMPANION]))
     with Pools() as pools:
-        for rows in ROWS:
+        tools = Tools(made, pools)
+        if POLICIES[policy].refusal(tools):
+            assert policy == "native_batch" and not made.capabilities.native_batch
+            return
+        for rows in (1, 129) if mix == "separate" else ROWS:
             untouched = mixer.batch(mix, rows)
             expected = serial_rows(untouched.matchers)
             if rows > 1:  # a mix-up of rows would show
@@ -57,15 +61,7 @@ def test_every_row_is_the_serial_row_and_every_matcher_goes_on_as_before(backend
             batch = mixer.batch(mix, rows)
             block = np.invert(expected)
             for setting in _settings(policy, rows):
-                try:
-                    fill = POLICIES[policy].prepare(batch, block, Tools(made, pools), **setting)
-                except UnsupportedError as refusal:
-                    assert policy == "native_batch"
-                    assert not made.capabilities.native_batch
-                    assert str(refusal) == made.capabilities.notes.get(
-                        "native_batch", "the library fills one row a call"
-                    )
-                    return
+                fill = POLICIES[policy].prepare(batch, block, tools, **setting)
                 fill()
                 assert np.array_equal(block, expected)
                 assert np.array_equal(serial_rows(batch.matchers), expected)
@@ -177,6 +173,20 @@ def test_sglang_takes_the_librarys_batch_call_from_as_many_rows_on_as_the_adapte
         block = bitmask.allocate(5, VOCABULARY.size)
         POLICIES["sglang_batch"].prepare(mixer.batch("positions", 5), block, Tools(backend, pools))
     assert backend.threads == [3, 3]
+
+
+@pytest.mark.parametrize("backend", LIBRARIES)
+def test_a_library_without_a_batch_call_is_refused_by_its_adapters_reason(backend: str) -> None:
+    made = registry.create(backend)
+    tools = Tools(made, Pools())
+    if made.capabilities.native_batch:
+        assert POLICIES["native_batch"].refusal(tools) == ""
+        return
+    reason = made.capabilities.notes.get("native_batch", "the library fills one row a call")
+    assert POLICIES["native_batch"].refusal(tools) == reason
+    batch = Mixer(job("naive")).batch("positions", 2)
+    with pytest.raises(UnsupportedError, match=reason):
+        POLICIES["native_batch"].prepare(batch, bitmask.allocate(2, VOCABULARY.size), tools)
 
 
 def test_the_librarys_own_number_of_threads_is_used_where_none_is_asked_for() -> None:
