@@ -170,9 +170,9 @@ def link_bandwidth(clock: Clock) -> Measured:
 
 
 def memory_bytes(caches: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
-    """A size well beyond the last-level cache: four times the largest cache that Linux names, else 256 MiB."""
+    """A size beyond the last-level cache: twice the largest cache that Linux names, else 256 MiB."""
     sizes = [int(text[:-1]) << 10 for f in caches.glob("index*/size") if (text := f.read_text().strip()).endswith("K")]
-    return min(4 * max(sizes), LARGEST_BYTES) if sizes else 256 << 20
+    return min(2 * max(sizes), LARGEST_BYTES) if sizes else 256 << 20
 
 
 def host_facts(bandwidth: Measured) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """Which device a kernel runs on, what it is called in a record, and when it is done. Worker side.
 
-``host()`` is the CPU. ``accelerator()`` asks torch for a CUDA device, and imports torch only then. Work on a CUDA
-device is only queued by the call that starts it: ``synchronise`` waits for it, and ``SynchronisedClock`` does so
-before every reading, its cost measured and recorded like any clock's overhead.
+``host()`` is the CPU. ``accelerator()`` asks torch for a CUDA device, and imports torch only then, and only where an
+NVIDIA driver is installed. Work on a CUDA device is only queued by the call that starts it: ``synchronise`` waits for
+it, and ``SynchronisedClock`` does so before every reading, its cost measured and recorded like any clock's overhead.
 """
 
 from __future__ import annotations
 
+import ctypes
 import platform
 import statistics
 from collections.abc import Callable
@@ -39,7 +40,9 @@ def host() -> Device:
 
 
 def accelerator() -> Device | None:
-    """The CUDA device that torch uses by default; None where there is no torch, no driver or no device."""
+    """The CUDA device that torch uses by default; None where there is no driver, no torch or no device."""
+    if not _has_driver():
+        return None
     try:
         torch = _torch()
     except ModuleNotFoundError:
@@ -95,6 +98,15 @@ def clock_for(device: Device, clock: Clock, readings: int = 200) -> Clock:
         before = trial.now_ns()
         differences.append(trial.now_ns() - before)
     return SynchronisedClock(clock, device, clock.resolution_ns, statistics.median(differences))
+
+
+def _has_driver() -> bool:
+    """Whether the CUDA driver's library can be loaded; far quicker to learn than by importing torch."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def _torch() -> Any:

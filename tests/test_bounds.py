@@ -110,7 +110,7 @@ def test_the_largest_cache_says_what_lies_beyond_it(tmp_path: Path) -> None:
     for index, size in enumerate(("32K", "512K", "32768K")):
         (tmp_path / f"index{index}").mkdir()
         (tmp_path / f"index{index}" / "size").write_text(f"{size}\n")
-    assert bounds.memory_bytes(tmp_path) == 128 << 20
+    assert bounds.memory_bytes(tmp_path) == 64 << 20
 
 
 @pytest.mark.parametrize(

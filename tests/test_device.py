@@ -43,6 +43,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, clock: FakeClock, *, available: bo
         Event=event,
     )
     monkeypatch.setattr(device, "_torch", lambda: SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(device, "_has_driver", lambda: True)
 
 
 def test_the_host_is_labelled_cpu_and_names_its_processor() -> None:
@@ -58,7 +59,14 @@ def test_asking_for_the_host_imports_no_torch() -> None:
     assert done.stdout.strip() == "False"
 
 
+def test_torch_is_not_asked_where_there_is_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "_has_driver", lambda: False)
+    monkeypatch.setattr(device, "_torch", lambda: pytest.fail("torch was asked"))
+    assert accelerator() is None
+
+
 def test_there_is_no_accelerator_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "_has_driver", lambda: True)
     monkeypatch.setitem(sys.modules, "torch", None)
     assert accelerator() is None
 

@@ -350,7 +350,7 @@ class Matcher:
         nodes = len(drafts) + 1
         first_child = np.append(np.arange(1, nodes, dtype=np.int64), -1)
         next_sibling = np.full(nodes, -1, dtype=np.int64)
-        return self.draft_tree_call(first_child, next_sibling, np.array([0, *drafts], dtype=np.int64), rows)
+        return self.draft_tree_call(first_child, next_sibling, np.array([0, *drafts], dtype=np.int64), rows[:nodes])
 
     def draft_tree_call(
         self,

@@ -3,9 +3,10 @@
 Where every continuation begins with the same text, it is written without asking the model. A model reads tokens, not
 text, so the whole text is cut into tokens anew: the longest common prefix of old and new tokens stays, what was
 accepted after it is taken back in the grammar and in the model's cache, and the new tokens are accepted. Where that
-would change the prompt's last token ("token fusion") the jump is refused and the model says the next token, as in
-SGLang before its removal of jump-forward. Nothing is ever jumped to from a state in which the document may end: ending
-is a choice, and the model's.
+would change the prompt's last token ("token fusion") the jump is refused and the model says the next token, as SGLang
+did while it had jump-forward; since the whole text is cut anew every time, a prompt that fuses once mostly refuses
+every jump of its document. Nothing is ever jumped to from a state in which the document may end: ending is a choice,
+and the model's.
 """
 
 from __future__ import annotations

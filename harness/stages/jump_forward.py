@@ -42,7 +42,7 @@ CONDITIONS: Mapping[str, tuple[Any, ...]] = {
     "mode": ("forced", "retokenise", "document"),
     "prompt": ("none", "trailing_space"),
 }
-PROMPTS: Mapping[str, str] = {"none": "", "trailing_space": "Answer in JSON: "}
+PROMPTS: Mapping[str, str] = {"none": "", "trailing_space": "The answer as JSON "}
 POSITIONS = 8
 
 

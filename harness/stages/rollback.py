@@ -43,8 +43,8 @@ def run(job: Job) -> list[Measurement | Refusal]:
             positions = [k + p for p in spread(len(tokens) - k, POSITIONS)]
             done.append(_measure(job, grammar, tokens, {"rollback_tokens": k}, positions))
     if not done:
-        asked = "than any history asked for" if histories else f"{len(tokens)} tokens of the longest document"
-        raise UnsupportedError(f"every rewind asked for is longer than {asked}")
+        most = "any history asked for" if histories else f"the longest document, of {len(tokens)} tokens"
+        raise UnsupportedError(f"every rewind asked for is longer than {most}")
     return done
 
 

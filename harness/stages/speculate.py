@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 from typing import Any, cast
 
@@ -88,10 +87,6 @@ class _Place:
         self._job = job
         self._eos = frozenset(job.vocabulary.eos_ids)
 
-    @cached_property
-    def _guarded(self) -> guard.Matcher:
-        return guard.Matcher(self.stand(), self._job.vocabulary, self._job.backend.capabilities)
-
     def walk(self, shape: DraftShape, policy: str, source: drafts.Source, k: int) -> _Walk | None:
         """None where there are no such drafts here."""
         parents = drafts.chain_parents(k) if shape == "chain" else drafts.tree_parents(k)
@@ -103,7 +98,9 @@ class _Place:
         return self._chain(drawn.tokens[1:], native) if shape == "chain" else self._tree(drawn, native)
 
     def _chain(self, drawn: tuple[int, ...], native: bool) -> _Walk:
-        kept = chain.filtered(self._guarded, drawn, self._eos)
+        # A matcher of its own: a library that validates by accepting may be one whose rewind is at fault.
+        matcher = guard.Matcher(self.stand(), self._job.vocabulary, self._job.backend.capabilities)
+        kept = chain.filtered(matcher, drawn, self._eos)
 
         def bind(matcher: NativeMatcher, rows: Row) -> Callable[[], object]:
             if native:
