@@ -14,7 +14,6 @@ Thread safety: callers hold ``masker.LOCK``.
 
 from __future__ import annotations
 
-import dataclasses
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict, deque
@@ -642,7 +641,7 @@ class Regions:
         ranges, low, high = limits
         if state.pending[:1] == ("tail",):  # the language is that after the character, which will be counted
             low, high = low + 1, None if high is None else high + 1
-        endless = dataclasses.replace(state, node=regular.star(regular.chars(ranges)))
+        endless = state._replace(node=regular.star(regular.chars(ranges)))
         counted = self._counted(machine, endless, ends)
         most = int(counted.needs.max(initial=0))
         row = counted.row

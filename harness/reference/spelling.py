@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from harness.reference import codepoints, regular
 from harness.reference.codepoints import Ranges
@@ -93,17 +93,13 @@ def _tail(state: State, byte: int) -> State | None:
     return State(state.node, NOTHING if left == 1 else ("tail", left - 1))
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """``node``: what may still follow, decoded. ``pending``: what was read of the next character. ``at``: ``open``
     before a JSON string's opening quote, ``body``, ``closed`` after the closing one."""
 
     node: Node
     pending: Pending
     at: str = "body"
-
-    def __hash__(self) -> int:
-        return hash((self.node.id, self.pending, self.at))
 
 
 class Utf8:
@@ -266,8 +262,7 @@ class JsonString:
         return any(codepoints.meets(regular.live(node), low, high) for low, high in fits)
 
 
-@dataclass(frozen=True)
-class Word:
+class Word(NamedTuple):
     """Inside a string that is one of the words written out, read in their own spelling so far."""
 
     inner: State
@@ -285,8 +280,7 @@ class Word:
         return self.inner.at
 
 
-@dataclass(frozen=True)
-class Both:
+class Both(NamedTuple):
     """Inside a string that may still be a word written out, or another. Before the closing quote only."""
 
     free: State

@@ -157,7 +157,7 @@ class StructuralTag:
             state = resume(*closed)
             return None if state is None else frozenset(self._in_json(reading.structure, state))
 
-        return dataclasses.replace(inner, resume=after)
+        return dataclasses.replace(inner, resume=after, member=None)
 
     # Readings
 

@@ -332,6 +332,8 @@ class Tree:
         gap = self._whitespace.step(state.where, state.gap, depth, byte, tokens)
         if gap is None:
             return None
+        if gap == state.gap and record is None:
+            return state
         return self._state(mode, state.where, gap, data, state.frame, record)
 
     def _possible(self, state: State) -> tuple[Token, ...]:
