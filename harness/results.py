@@ -40,6 +40,9 @@ LABELS = ("cache", "visit", "position", "document", "rollback_tokens", "draft_to
 INTEGERS = ("process", "position", "rollback_tokens", "draft_tokens")
 """Columns that are Int64 even where every value is missing."""
 
+CONSTANTS = ("allowed_share", "bytes_moved", "bound_ns")
+"""Per-sample columns that have one value in a measurement; ``measurements`` has them too."""
+
 HEADLINE: Mapping[str, Mapping[str, Any]] = {
     "compile": {"cache": "new_schema"},
     "first_mask": {"cache": "warm"},
@@ -509,6 +512,7 @@ def _measurements(named: Sequence[Named]) -> pd.DataFrame:
     for record, run in named:
         for m in record.get("measurements") or ():
             labels = dict.fromkeys(LABELS) | dict(m["conditions"])
+            labels |= {name: m["columns"][name][0] for name in CONSTANTS if m["columns"].get(name)}
             rows.append(_coordinates(record, run) | labels | _statistics(m, record.get("clock") or {}))
     return _frame(rows, (*COORDINATES, *LABELS, *_statistics(None, {})))
 
@@ -548,7 +552,7 @@ def _frame(rows: Sequence[Mapping[str, Any]], always: Sequence[str]) -> pd.DataF
             columns[name] = pd.array(values, dtype="Int64")
         elif name in ("not_reached", "as_expected"):
             columns[name] = pd.Series(values, dtype="bool")
-        elif name in LABELS or name.startswith("fact_"):
+        elif name in LABELS or name in CONSTANTS or name.startswith("fact_"):
             columns[name] = _column(name, values)
         else:
             columns[name] = pd.Series([None if v is None else _text(v) for v in values], dtype="object")

@@ -89,6 +89,16 @@ def test_bandwidth_is_the_best_repetition_less_what_a_call_costs() -> None:
     assert measured.facts() == {"write": {"4096": 1_000_000_000}}
 
 
+def test_a_smaller_block_is_moved_no_slower_than_a_larger_one_was() -> None:
+    clock = FakeClock()
+    lasts = {TRIVIAL_BYTES: 10, 4_096: 40_970, 8_192: 4_106}  # the smaller one measured at a bad moment
+    measured = Measured(clock, lambda _, size: lambda: clock.advance(lasts[size]))
+    assert measured.of("copy", 4_096) == pytest.approx(1e8)
+    assert measured.of("copy", 8_192) == pytest.approx(2e9)
+    assert measured.of("copy", 4_096) == pytest.approx(2e9)
+    assert measured.facts() == {"copy": {"4096": 100_000_000, "8192": 2_000_000_000}}
+
+
 def test_what_costs_no_more_than_a_call_is_taken_to_last_one_tick() -> None:
     clock = FakeClock(resolution_ns=8.0)
     measured = Measured(clock, lambda _, __: lambda: clock.advance(50))

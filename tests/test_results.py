@@ -272,6 +272,16 @@ def test_missing_labels_are_na_and_new_ones_become_columns(tmp_path: Path) -> No
     assert str(samples["rollback_tokens"].dtype) == "Int64"
 
 
+def test_what_must_move_stands_beside_the_times_of_a_measurement(tmp_path: Path) -> None:
+    bounded = measurement((7.0, 9.0), {"kernel": "numpy"}, bytes_moved=(100, 100), bound_ns=(2.5, 2.5))
+    run = load(written(tmp_path / "run", bounded, measurement((1.0,), {"kernel": "torch"}), stage="apply"))
+    frame = run.measurements.set_index("kernel")
+    assert (frame.bytes_moved["numpy"], frame.bound_ns["numpy"]) == (100, 2.5)
+    assert frame.median_ns["numpy"] / frame.bound_ns["numpy"] == 3.2
+    assert pd.isna(frame.bound_ns["torch"])
+    assert list(run.samples.bound_ns.dropna()) == [2.5, 2.5]
+
+
 def test_every_raw_sample_is_one_row_with_its_cell(path: Path, lines: list[dict[str, Any]]) -> None:
     samples = load(path).samples
     assert len(samples) == sum(len(m["samples_ns"]) for line in lines for m in line["measurements"])

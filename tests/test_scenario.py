@@ -471,13 +471,16 @@ def test_no_expansion_ever_holds_an_id_twice(
 
 # --- what is shipped, and what is written about it ------------------------------------------------------------------
 
-BUILT_IN = ("backends", "compile", "positions", "quick", "reference", "tax", "threshold", "vocabulary")
+BUILT_IN = ("apply", "backends", "compile", "copy", "positions", "quick", "reference", "tax", "threshold", "vocabulary")
 ALWAYS = ("compile", "first_mask", "fill", "accept", "validate", "rollback")
 LIBRARIES = {"xgrammar", "llguidance", "outlines", "lm-format-enforcer"}
 # The judge is set beside the libraries that it should keep up with, and is in no comparison of libraries.
 COMPARED = dict.fromkeys(BUILT_IN, LIBRARIES) | {
     "reference": {"reference", "xgrammar", "llguidance"},
     "threshold": LIBRARIES | {"reference"},
+    # Here the backend makes the masks and is not what is compared.
+    "apply": {"xgrammar"},
+    "copy": {"xgrammar"},
 }
 
 
@@ -532,6 +535,18 @@ def test_tax_sets_sharing_beside_filling_each_over_mixes_that_share_more_and_les
         assert p.conditions["policy"] == ("serial", "state_shared")
         assert p.conditions["mix"] == ("identical", "positions", "schemas")
         assert p.workload.companions
+
+
+def test_apply_and_copy_span_two_sizes_of_vocabulary_and_batches_from_one_row_to_256(
+    shipped: dict[str, Scenario],
+) -> None:
+    for name in ("apply", "copy"):
+        points = expand(shipped[name])
+        assert {p.vocabulary for p in points} == {"deepseek", "qwen3.6"}
+        assert {p.conditions["rows"] for p in points} == {(1, 16, 64, 128, 256)}
+    kernels = set(scenarios.INNER["kernel"]["apply"])
+    # The definition is what the others are held against.
+    assert {k for p in expand(shipped["apply"]) for k in p.conditions["kernel"]} == kernels - {"definition"}
 
 
 def test_vocabulary_spans_four_sizes(shipped: dict[str, Scenario]) -> None:
