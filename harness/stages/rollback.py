@@ -5,8 +5,8 @@ positions along the longest document take its place, in the column ``position``,
 that grows with history shows as a slope.
 
 A rewound matcher cannot be rewound again, and one rewind lasts less than a clock can tell: a sample rewinds n matchers
-that stand at the same position. Before it is timed, one of them is rewound and its row compared with that of a fresh
-matcher.
+that stand at the same position. Before it is timed, one of them is rewound and its row compared with the row that it
+had there on the way.
 """
 
 from __future__ import annotations
@@ -80,9 +80,12 @@ def _measure(
 
 
 def _rewinds_exactly(job: Job, grammar: Grammar, tokens: tuple[int, ...], k: int) -> bool:
-    rewound, fresh = walk(grammar, tokens), walk(grammar, tokens[: len(tokens) - k])
-    rewound.rollback_call()(k)
-    return np.array_equal(row_of(rewound, job.vocabulary.size), row_of(fresh, job.vocabulary.size))
+    matcher = walk(grammar, tokens[: len(tokens) - k])
+    before = row_of(matcher, job.vocabulary.size)
+    for token in tokens[len(tokens) - k :]:
+        matcher.accept(token)
+    matcher.rollback_call()(k)
+    return np.array_equal(row_of(matcher, job.vocabulary.size), before)
 
 
 def _rewinds(job: Job, grammar: Grammar, tokens: tuple[int, ...], k: int) -> Callable[[int], Callable[[], object]]:
