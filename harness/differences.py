@@ -16,7 +16,7 @@ import json
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -283,6 +283,24 @@ def group(differences: Iterable[StepDifference]) -> list[Fault]:
         )
         for key in sorted(rows, key=lambda key: (-rows[key], key))
     ]
+
+
+def merge(faults: Iterable[Fault]) -> list[Fault]:
+    """Faults of one document each → what ``group`` makes of the documents together."""
+    merged: dict[_Key, Fault] = {}
+    constraints: defaultdict[_Key, set[str]] = defaultdict(set)
+    for fault in faults:
+        key = _Key(*(getattr(fault, name) for name in _Key._fields))
+        constraints[key].add(fault.example.constraint)
+        first = merged.setdefault(key, replace(fault, rows=0, tokens=0, documents=0))
+        merged[key] = replace(
+            first,
+            rows=first.rows + fault.rows,
+            tokens=first.tokens + fault.tokens,
+            documents=first.documents + fault.documents,
+            constraints=len(constraints[key]),
+        )
+    return [merged[key] for key in sorted(merged, key=lambda key: (-merged[key].rows, key))]
 
 
 def character_class(byte: int, *, in_string: bool) -> str:

@@ -50,7 +50,7 @@ def execute(cell: Cell, emit: Emit, *, timed: bool = True, make_clock: Callable[
         prepared = _prepare(cell, clock, plan if timed else plan.once(), timed)
     except (UnsupportedError, CompileError) as error:
         for name in cell.stages:
-            emit("record", Record(name, _refusal(error), clock=_clock_facts(clock)))
+            emit("record", Record(name, refusal(error), clock=_clock_facts(clock)))
         return
     job, verdict, facts = prepared
     for name in cell.stages:
@@ -109,7 +109,7 @@ def _stage(job: Job, name: str, verdict: Verdict, facts: Mapping[str, Any], time
     try:
         results = stages()[name].run(job)
     except (UnsupportedError, CompileError) as error:
-        outcome = outcome if wrong else _refusal(error)
+        outcome = outcome if wrong else refusal(error)
     measurements = tuple(r for r in results if isinstance(r, Measurement))
     refusals = tuple(r for r in results if isinstance(r, Refusal))
     if refusals and outcome.kind == "ok":
@@ -138,7 +138,8 @@ def _refused(refusals: Sequence[Refusal], *, some_timed: bool) -> Outcome:
     return Outcome("wrong" if wrong else "unsupported", "; ".join(dict.fromkeys(r.reason for r in wrong or refusals)))
 
 
-def _refusal(error: UnsupportedError | CompileError) -> Outcome:
+def refusal(error: UnsupportedError | CompileError) -> Outcome:
+    """The outcome that a backend's own no is."""
     if isinstance(error, UnsupportedError):
         place = f" ({error.keyword} at {error.pointer or '#'})" if error.keyword else ""
         return Outcome("unsupported", error.reason + place)

@@ -31,7 +31,19 @@ def prepare(
     outside: Mapping[str, Entry] = MappingProxyType({}),
     cache: Path | None = None,
 ) -> list[Cell]:
-    """The cells of the points, in their order.
+    """The cells of the points, in their order; ``cells_of`` with the scenario's plan."""
+    return cells_of(points, scenario.measure, schemas=schemas, outside=outside, cache=cache)
+
+
+def cells_of(
+    points: Iterable[Point],
+    measure: Mapping[str, Any],
+    *,
+    schemas: Path | None = None,
+    outside: Mapping[str, Entry] = MappingProxyType({}),
+    cache: Path | None = None,
+) -> list[Cell]:
+    """The cells of the points, in their order. measure: keyword arguments of ``harness.measure.Plan``.
 
     schemas: the folder of constraints (default: the built-in ones). outside: entries of an outside corpus. cache: where
     vocabulary files go (default: ``paths.cache()``). MasktaxError for a vocabulary that is not there, or a document
@@ -44,7 +56,7 @@ def prepare(
     built_in = [name for name in dict.fromkeys(named) if name not in outside]
     entries = {e.name: e for e in catalogue.select(built_in, root=schemas)} | dict(outside)
     desk = _Desk(paths.cache() if cache is None else cache)
-    return [_cell(scenario, point, entries, desk) for point in points]
+    return [_cell(measure, point, entries, desk) for point in points]
 
 
 def declared(adapter: str, options: Mapping[str, Any], name: str) -> Profile | None:
@@ -91,8 +103,8 @@ class _Desk:
         return self._documents[key]
 
 
-def _cell(scenario: Scenario, point: Point, entries: Mapping[str, Entry], desk: _Desk) -> Cell:
-    entry = entries[point.constraint]
+def _cell(measure: Mapping[str, Any], point: Point, entries: Mapping[str, Entry], desk: _Desk) -> Cell:
+    entry, workload = entries[point.constraint], point.workload
     path, vocabulary = desk.vocabulary(point.vocabulary_source)
     profile = desk.profile(Variant(point.adapter, point.options), point.profile)
 
@@ -104,7 +116,7 @@ def _cell(scenario: Scenario, point: Point, entries: Mapping[str, Entry], desk: 
 
     def valid(of: Entry) -> tuple[Document, ...]:
         # The documents that only some profiles admit come last, so that the first few are the same everywhere.
-        return documents(of, catalogue.valid_under(of, profile), point.workload.valid)
+        return documents(of, catalogue.valid_under(of, profile), workload.valid)
 
     return Cell(
         id=point.id,
@@ -119,15 +131,15 @@ def _cell(scenario: Scenario, point: Point, entries: Mapping[str, Entry], desk: 
         constraint=entry.constraint,
         stages=point.stages,
         valid=valid(entry),
-        invalid=documents(entry, entry.invalid, point.workload.invalid),
+        invalid=documents(entry, entry.invalid, workload.invalid),
         options=dict(point.options),
         profile=point.profile,
         process=point.process,
         conditions=dict(point.conditions),
         companions=tuple(
-            Companion(name, entries[name].constraint, valid(entries[name])) for name in point.workload.companions
+            Companion(name, entries[name].constraint, valid(entries[name])) for name in workload.companions
         ),
-        plan=dict(scenario.measure),
-        time_limit_s=point.workload.time_limit_s,
-        memory_limit_bytes=point.workload.memory_limit_mb * _MIB,
+        plan=dict(measure) | ({} if workload.time_cap_s is None else {"time_cap_s": workload.time_cap_s}),
+        time_limit_s=workload.time_limit_s,
+        memory_limit_bytes=workload.memory_limit_mb * _MIB,
     )

@@ -27,7 +27,7 @@ from harness.bitmask import Row
 from harness.constraint import Constraint
 from harness.errors import CompileError, UnsupportedError
 from harness.profile import Profile
-from harness.vocabulary import Vocabulary
+from harness.vocabulary import Vocabulary, synthetic
 
 
 class Matcher:
@@ -271,6 +271,11 @@ def HangWithChild(flag: str, **options: Any) -> Fake:  # noqa: N802 - named like
         _sleep_with_the_gil()
 
     return Fake(hang, flag=flag, **options)
+
+
+def FlipsZ(**options: Any) -> Fake:  # noqa: N802 - named like the others
+    """``Flips`` with the token of one letter that begins no choice of the tests."""
+    return Flips(synthetic().tokens.index(b"z"), **options)
 
 
 def Flips(token: int, **options: Any) -> Fake:  # noqa: N802 - named like the others

@@ -160,3 +160,15 @@ def test_real_widths(size: int) -> None:
     row = bitmask.from_tokens(allowed, size)
     assert row.size == -(-size // 32)
     assert as_number(row) == sum(1 << token for token in allowed)
+
+
+@pytest.mark.parametrize("many", [0, 1, 7, 5_000])
+def test_bits_set_and_cleared_together_are_those_of_one_by_one(many: int) -> None:
+    size = 3_001
+    tokens = np.random.default_rng(many).integers(0, size, many).astype(np.int32)  # some of them twice
+    every = bitmask.pack(np.ones(size, dtype=np.bool_))
+    row, rest = bitmask.allocate_row(size), every.copy()
+    bitmask.set_bits(row, tokens)
+    bitmask.set_bits(rest, tokens, allowed=False)
+    assert set(bitmask.tokens(row, size).tolist()) == set(tokens.tolist())
+    assert np.array_equal(row ^ rest, every)

@@ -17,7 +17,7 @@ from harness.backends import guard, registry
 from harness.bitmask import Row
 from harness.cell import Document
 from harness.constraint import Constraint
-from harness.differences import EOS, WHITE_SPACE, WHOLE_TOKEN, Fault, StepDifference, compare, group
+from harness.differences import EOS, WHITE_SPACE, WHOLE_TOKEN, Fault, StepDifference, compare, group, merge
 from harness.differences import _start as cursor_of
 from harness.profile import Profile
 from tests.making import VOCABULARY, document
@@ -428,3 +428,19 @@ def test_llguidance_s_del_in_strings_is_one_fault() -> None:
     assert fault.constraints == 2
     assert fault.rows > 50
     assert fault.example.token_bytes == "\x7f"
+
+
+def test_faults_of_single_documents_are_put_together_as_the_documents_would_be() -> None:
+    texts = ('{"name":"abc","id":""}', '{"name":"","id":"x"}')
+    found = [
+        list(differences(NAMES, change, text, name=name))
+        for name in ("test/names", "test/others")
+        for change in (NO_DEL, with_(the_id(b"\x00"), at=4))
+        for text in texts
+    ]
+    for number, each in enumerate(found):  # each a document of its own
+        found[number] = [replace(d, document=f"valid/{number}") for d in each]
+    together = group(itertools.chain.from_iterable(found))
+    assert len(together) > 1 and max(f.constraints for f in together) == 2
+    assert merge(itertools.chain.from_iterable(map(group, found))) == together
+    assert merge([]) == []

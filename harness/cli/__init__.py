@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from harness.cli import conformance, doctor, list_, report, run, verify
+from harness.cli import conformance, differences, doctor, list_, report, run, verify
 from harness.errors import MasktaxError
 
 EXIT_UNEXPECTED, EXIT_MISTAKE, EXIT_INTERRUPTED = 1, 2, 130
@@ -42,6 +42,7 @@ def _add(name: str, verb: Callable[..., object], example: str) -> None:
 _add("run", run.run, run.EXAMPLE)
 _add("list", list_.list_, list_.EXAMPLE)
 _add("verify", verify.verify, verify.EXAMPLE)
+_add("differences", differences.differences, differences.EXAMPLE)
 _add("report", report.report, report.EXAMPLE)
 _add("conformance", conformance.conformance, conformance.EXAMPLE)
 _add("doctor", doctor.doctor, doctor.EXAMPLE)

@@ -148,12 +148,14 @@ def run(
     timed: bool = True,
     resume: bool = False,
     jobs: int = 1,
+    beside: str = "",
     on_event: Callable[[Event], None] = lambda _: None,
     annotate: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {},
 ) -> Summary:
     """Run ``cells`` in the order given and store a record for every stage of each.
 
-    jobs: how many cells run side by side; more than one only untimed, since they bend each other's numbers. resume:
+    jobs: how many cells run side by side; more than one only untimed, since they bend each other's numbers. beside: a
+    backend; the cells' stages are documents then, whose rows are compared with its (``harness.comparison``). resume:
     leave out what the store has already; without it a store with records is refused. annotate: given a record,
     further fields to store with it. Writes ``machine``, ``environments``, ``sessions``, ``finished_at`` and
     ``interrupted`` into run.json, and samples.parquet at the end, also of an interrupted run.
@@ -193,7 +195,7 @@ def run(
         began = time.monotonic()
         tell(CellStarted(cell, number))
         try:
-            attempt.run(_interpreter(environments[cell.environment]), stop, timed=timed)
+            attempt.run(_interpreter(environments[cell.environment]), stop, timed=timed, beside=beside)
         except KeyboardInterrupt:
             stop.signal_name = stop.signal_name or "SIGINT"
             return False
@@ -344,14 +346,14 @@ class _Attempt:
         self._done = False
         self.outcomes: Counter[OutcomeKind] = Counter()
 
-    def run(self, python: Path, stop: _Stop, *, timed: bool) -> None:
+    def run(self, python: Path, stop: _Stop, *, timed: bool, beside: str) -> None:
         """Run to the end. KeyboardInterrupt where ``stop`` asks for it: the group is killed, nothing more recorded."""
         started, kills_before = time.monotonic(), _kernel_oom_kills()
         process, pipes = _start(python)
         group = _Group(process.pid)
         try:
             try:
-                pipes.send(protocol.request(self._cell, timed=timed))
+                pipes.send(protocol.request(self._cell, timed=timed, beside=beside))
                 end = self._supervise(process, pipes, group, stop, started + self._cell.time_limit_s)
             finally:
                 group.kill(process)

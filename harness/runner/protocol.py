@@ -75,15 +75,16 @@ _MESSAGES: Mapping[str, type[Message]] = {
 }  # fmt: skip
 
 
-def request(cell: Cell, *, timed: bool) -> bytes:
-    """The line that a manager sends."""
-    return _line({"cell": cell.to_json(), "timed": timed})
+def request(cell: Cell, *, timed: bool, beside: str = "") -> bytes:
+    """The line that a manager sends. beside: compare the cell's rows with this backend's (``harness.comparison``)
+    instead of running its stages."""
+    return _line({"cell": cell.to_json(), "timed": timed, "beside": beside})
 
 
-def parse_request(line: bytes) -> tuple[Cell, bool]:
-    """The cell, and whether it is timed."""
+def parse_request(line: bytes) -> tuple[Cell, bool, str]:
+    """The cell, whether it is timed, and what it is compared with."""
     data = json.loads(line)
-    return Cell.from_json(data["cell"]), bool(data["timed"])
+    return Cell.from_json(data["cell"]), bool(data["timed"]), str(data.get("beside", ""))
 
 
 def encode(message: Message) -> bytes:

@@ -73,7 +73,7 @@ def _run(channel: _Channel) -> None:
     if not line:
         return
     _end_with_manager(manager)
-    cell, timed = parse_request(line)
+    cell, timed, beside = parse_request(line)
     channel.send(Ready(os.getpid(), platform.python_version()))
 
     def emit(event: str, value: Any, /) -> None:
@@ -93,9 +93,14 @@ def _run(channel: _Channel) -> None:
 
     sys.excepthook = fail
     # Only now: whatever importing numpy prints or breaks is the cell's, and is charged to it.
-    from harness.execute import execute
+    if beside:
+        from harness.comparison import compare
 
-    execute(cell, emit, timed=timed)
+        compare(cell, beside, emit)
+    else:
+        from harness.execute import execute
+
+        execute(cell, emit, timed=timed)
     _flush_output()
     channel.send(Done())
     # Not sys.exit: a library's teardown has hung and crashed before, and nothing measured is in it.

@@ -89,8 +89,9 @@ def _checked(scenario: Scenario, overrides: Mapping[str, Sequence[str]]) -> dict
     return checked
 
 
-def _override(block: Block, overrides: Mapping[str, tuple[Any, ...]]) -> Block | None:
-    """The block with the overrides in force; None where nothing is left of it."""
+def _override(block: Block, overrides: Mapping[str, tuple[Any, ...]], *, outside: bool) -> Block | None:
+    """The block with the overrides in force; None where nothing is left of it. outside: whether constraints of an
+    outside corpus that are set go into the file's axes (not where an include has them already)."""
     axes = dict(block.axes)
     workload = block.workload
     for axis, values in overrides.items():
@@ -102,6 +103,8 @@ def _override(block: Block, overrides: Mapping[str, tuple[Any, ...]]) -> Block |
             axes[axis] = tuple(v for v in axes[axis] if v in values)
             if not axes[axis]:
                 return None
+        elif axis == "constraint" and block.place == "axes" and not outside:
+            axes[axis] = tuple(v for v in values if not is_outside(v))
         else:
             axes[axis] = values
     return replace(block, axes=axes, workload=workload)
@@ -111,8 +114,9 @@ def _points(scenario: Scenario, overrides: Mapping[str, tuple[Any, ...]]) -> tup
     """The points without their expectations, and the reasons of the excludes that took any out."""
     points: dict[str, Point] = {}
     reasons: list[str] = []
+    own_outside = any(is_outside(c) for b in scenario.blocks if b.place != "axes" for c in b.axes["constraint"])
     for block in scenario.blocks:
-        changed = _override(block, overrides)
+        changed = _override(block, overrides, outside=not own_outside)
         if changed is None:
             continue
         # A block that runs other stages than the scenario's says so in its ids; the suffix is made of what the file
@@ -226,6 +230,7 @@ def _merge(one: Point, other: Point) -> Point:
         invalid=None if a.invalid is None or b.invalid is None else max(a.invalid, b.invalid),
         time_limit_s=max(a.time_limit_s, b.time_limit_s),
         memory_limit_mb=max(a.memory_limit_mb, b.memory_limit_mb),
+        time_cap_s=None if a.time_cap_s is None or b.time_cap_s is None else max(a.time_cap_s, b.time_cap_s),
     )
     return replace(one, conditions=conditions, workload=workload)
 

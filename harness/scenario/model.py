@@ -62,7 +62,8 @@ class Variant:
 @dataclass(frozen=True)
 class Workload:
     """What a cell does and within which limits. valid, invalid: how many instances of each (None: all there are).
-    companions: constraints that share a batch with each cell's own, for stages that fill batches of several."""
+    companions: constraints that share a batch with each cell's own, for stages that fill batches of several.
+    time_cap_s: how long to measure under one set of conditions, None: as ``[measure]`` says."""
 
     stages: tuple[str, ...]
     valid: int | None = None
@@ -70,6 +71,7 @@ class Workload:
     companions: tuple[str, ...] = ()
     time_limit_s: float = 120.0
     memory_limit_mb: int = 8192
+    time_cap_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -212,6 +212,7 @@ def _workload(table: Table, base: Workload | None, names: Known) -> Workload:
         companions=_companions(table, names) if "companions" in table.data else start.companions,
         time_limit_s=table.positive("time_limit_s", start.time_limit_s),
         memory_limit_mb=table.whole("memory_limit_mb", start.memory_limit_mb),
+        time_cap_s=table.positive("time_cap_s", 0.0) if "time_cap_s" in table.data else start.time_cap_s,
     )
 
 

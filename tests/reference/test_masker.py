@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from harness import bitmask
 from harness.errors import MasktaxError
+from harness.profile import Profile
+from harness.reference import compile as compile_
 from harness.reference import masker as masker_module
 from harness.reference import numbers, regex_syntax, regions, regular, spelling, walk
 from harness.reference.automaton import Automaton
@@ -301,3 +303,38 @@ def test_a_vocabulary_without_a_byte_is_an_error_not_an_empty_row() -> None:
     assert at is not None
     with pytest.raises(MasktaxError, match="0x78"):
         masker.row(at)
+
+
+MEMBERS: dict[str, dict[str, Any]] = {
+    "other keys": {"properties": {"a": {"type": "integer"}}, "required": ["a"]},
+    "two classes of keys": {
+        "patternProperties": {"^x": {"enum": [1, [], "a"]}},
+        "additionalProperties": {"type": ["integer", "null"]},
+        "maxProperties": 2,
+    },
+    "few keys": {"additionalProperties": {"type": "number", "maximum": 12}, "minProperties": 2, "maxProperties": 3},
+    "a debt": {"not": {"additionalProperties": {"type": "integer"}}},
+    "two readings": {
+        "anyOf": [{"additionalProperties": {"type": "integer"}}, {"additionalProperties": {"type": "array"}}]
+    },
+    "items": {"additionalProperties": {"items": {"type": ["integer", "object"], "maxProperties": 1}, "maxItems": 2}},
+}
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize("duplicate_keys", ["forbidden", "last_wins"])
+@pytest.mark.parametrize("whitespace", ["any", "indented"])
+def test_rows_over_the_end_of_members_are_the_definition(name: str, duplicate_keys: Any, whitespace: Any) -> None:
+    indent = 2 if whitespace == "indented" else 0
+    profile = Profile(duplicate_keys=duplicate_keys, whitespace=whitespace, indent=indent)
+    tree = compile_.schema({"type": "object", **MEMBERS[name]}, profile)
+    after = [b"1", b"12", b"[]", b"null", b'"a"', b"{}", b'{"x":1}', b"[1]", b"[{}]", b'{"x":1', b"[1", b"13"]
+    ends = [b"", b",", b"}", b"]", b',"', b',"a":1', b',"x":[]', b',"x":1,', b"\n", b",\n  "]
+    keys = [b'a":', b'x":', b'":', b'xa": ', b'b":', b'\\u0061":', b'": ']
+    texts = [key + value + end for key in keys for value in after for end in ends]
+    texts += [value + end for value in after for end in ends]
+    over = vocabulary(list(dict.fromkeys(texts)))
+    for seed in range(2):
+        agrees(tree, over, seed=seed, steps=25)
+    if whitespace == "any":
+        agrees(tree, over, [b'{"a":1,"x'], steps=0)

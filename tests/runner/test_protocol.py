@@ -21,7 +21,7 @@ def test_a_request_is_one_line_and_gives_the_cell_back(make_cell: MakeCell) -> N
     cell = make_cell("Good", at="fill", fields={"conditions": {"cache": ("warm",)}})
     line = protocol.request(cell, timed=False)
     assert line.count(b"\n") == 1 and line.endswith(b"\n")
-    assert protocol.parse_request(line) == (cell, False)
+    assert protocol.parse_request(line) == (cell, False, "")
 
 
 @pytest.mark.parametrize("message", [Ready(7, "3.11.0"), StageBegun("fill"), Failed("ValueError: é"), Done()])
