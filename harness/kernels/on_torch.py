@@ -69,12 +69,16 @@ class Torch(OnTensors):
     name = "torch"
 
     def prepare(self, logits: Any, block: Row, rows: Indices | None, vocabulary_size: int) -> Callable[[], object]:
-        return partial(_apply, *_arguments(logits, block, rows))
+        import torch
+
+        bits = torch.from_numpy((1 << np.arange(32, dtype=np.uint32)).view(np.int32)).to(logits.device)
+        return partial(_apply, logits, _mask(logits, block), bits, _selected(logits, rows))
 
 
 class TorchCompiled(OnTensors):
-    """The same function, compiled once for all numbers of rows but one (``dynamic=True``, as the libraries compile
-    theirs). ``fullgraph`` has torch say so where it would fall back to running it uncompiled."""
+    """The same, compiled once for all numbers of rows but one (``dynamic=True``, as the libraries compile theirs), and
+    written so that the compiler makes one loop over logits of it. ``fullgraph`` has torch say so where it would fall
+    back to running it uncompiled."""
 
     name = "torch_compiled"
 
@@ -84,22 +88,39 @@ class TorchCompiled(OnTensors):
     def prepare(self, logits: Any, block: Row, rows: Indices | None, vocabulary_size: int) -> Callable[[], object]:
         import torch
 
-        return partial(torch.compile(_apply, dynamic=True, fullgraph=True), *_arguments(logits, block, rows))
+        compiled = torch.compile(_apply_by_logit, dynamic=True, fullgraph=True)
+        return partial(compiled, logits, _mask(logits, block), _selected(logits, rows))
 
 
-def _arguments(logits: Any, block: Row, rows: Indices | None) -> tuple[Any, Any, Any, Any]:
-    """The logits, the mask, the shifts that bring each of 32 bits to the front, and the selected rows, side by side."""
+def _mask(logits: Any, block: Row) -> Any:
+    """The mask beside the logits, as wide as they are."""
     import torch
 
-    mask = torch.from_numpy(widened(block, logits.shape[1])).to(logits.device)
-    shifts = torch.arange(32, dtype=torch.int32, device=logits.device)
-    selected = None if rows is None else torch.from_numpy(rows).to(logits.device).long()
-    return logits, mask, shifts, selected
+    return torch.from_numpy(widened(block, logits.shape[1])).to(logits.device)
 
 
-def _apply(logits: Any, mask: Any, shifts: Any, rows: Any) -> None:
-    bits = (mask.unsqueeze(-1) >> shifts) & 1
-    forbidden = bits.flatten(1)[:, : logits.shape[1]] == 0
+def _selected(logits: Any, rows: Indices | None) -> Any:
+    """The selected rows beside the logits; None where all are."""
+    import torch
+
+    return None if rows is None else torch.from_numpy(rows).to(logits.device).long()
+
+
+def _apply(logits: Any, mask: Any, bits: Any, rows: Any) -> None:
+    """bits: each of the 32 bits of a word, int32."""
+    _fill(logits, ((mask.unsqueeze(-1) & bits) == 0).flatten(1)[:, : logits.shape[1]], rows)
+
+
+def _apply_by_logit(logits: Any, mask: Any, rows: Any) -> None:
+    import torch
+
+    width = logits.shape[1]
+    words = torch.repeat_interleave(mask, 32, dim=1)[:, :width]
+    token = torch.arange(width, dtype=torch.int32, device=logits.device)
+    _fill(logits, (words >> (token & 31)) & 1 == 0, rows)
+
+
+def _fill(logits: Any, forbidden: Any, rows: Any) -> None:
     if rows is None:
         logits.masked_fill_(forbidden, float("-inf"))
     else:
