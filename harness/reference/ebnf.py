@@ -9,7 +9,7 @@ in a class they stand for nothing.
 
 ``ebnf`` (xgrammar 0.2.9). Names are letters, digits, ``_ - .``, not beginning with a digit. A rule's name is the first
 on its line; line ends mean nothing else. An alternative has at least one element: the empty text is ``""`` or ``()``.
-An element is repeated once at most. Escapes: ``\' \" \? \\ \a \b \f \n \r \t \v \0 \e``, ``\xH…`` with any number of
+An element is repeated once at most. Escapes: ``\' \" \? \\ \/ \a \b \f \n \r \t \v \0 \e``, ``\xH…`` with any number of
 digits, ``\uHHHH``, ``\UHHHHHHHH``, all of them code points; in a class also ``\^ \$ \. \* \+ \( \) \[ \] \{ \} \|`` and
 ``\/ \-``. Refused by name: look-ahead ``(= … )``, macros (``TagDispatch``, ``Token``, ``ExcludeToken``,
 ``TokenTagDispatch``, ``Regex``), attributes of rules (``name[max_tokens=…]``), ``\d \D \w \W \s \S`` in a class, empty
@@ -44,7 +44,7 @@ _NAMES = {"ebnf": _LETTERS + string.digits + "_-.", "gbnf": _LETTERS + string.di
 _MACROS = ("TagDispatch", "Token", "ExcludeToken", "TokenTagDispatch", "Regex")
 _CONTROL = {"t": 9, "n": 10, "r": 13}
 _ESCAPES = {
-    "ebnf": {**_CONTROL, "a": 7, "b": 8, "v": 11, "f": 12, "0": 0, "e": 0x1B, **{c: ord(c) for c in "'\"?\\"}},
+    "ebnf": {**_CONTROL, "a": 7, "b": 8, "v": 11, "f": 12, "0": 0, "e": 0x1B, **{c: ord(c) for c in "'\"?\\/"}},
     "gbnf": {**_CONTROL, **{c: ord(c) for c in '\\"[]-'}},
 }
 _CLASS_ESCAPES = {"ebnf": {c: ord(c) for c in "^$\\.*+?()[]{}|/-"}, "gbnf": {}}
