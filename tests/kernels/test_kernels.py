@@ -121,13 +121,13 @@ def compare(
     kernel: Kernel, dtype: str, run: Callable[[Kernel, npt.NDArray[Any], Row, list[int] | None, int], Any]
 ) -> None:
     """A real vocabulary's size, an odd one with a padded and strided tail, and selected rows where there are such."""
-    shares = [0.0, 0.001, 0.5, 0.95, 1.0]
+    shares = [0.0, 0.001, 0.5, 0.95, 0.9995, 1.0]
     problems: list[tuple[npt.NDArray[Any], Row, list[int] | None, int]] = [
-        (logits(5, 129_280, dtype), block_of(shares, 129_280), None, 129_280),
-        (logits(5, 9_999, dtype, apart=3), block_of(shares, 9_973), None, 9_973),
+        (logits(6, 129_280, dtype), block_of(shares, 129_280), None, 129_280),
+        (logits(6, 9_999, dtype, apart=3), block_of(shares, 9_973), None, 9_973),
     ]
     if kernel.name not in SELECTS_NO_ROWS:
-        problems.append((logits(7, 9_999, dtype), block_of(shares, 9_973), [6, 0, 3, 5, 1], 9_973))
+        problems.append((logits(7, 9_999, dtype), block_of(shares, 9_973), [6, 0, 3, 5, 1, 2], 9_973))
     for values, block, rows, size in problems:
         expected = applied(KERNELS["definition"], values, block, rows, size)
         assert same(run(kernel, values, block, rows, size), expected)
