@@ -6,6 +6,7 @@ other exception passes through to the worker, whose end the manager records.
 
 from __future__ import annotations
 
+import gc
 import resource
 import sys
 import threading
@@ -71,6 +72,9 @@ def _prepare(cell: Cell, clock: Clock, plan: Plan, timed: bool) -> tuple[Job, Ve
     cold, grammar = _cold_compile(cell, backend, vocabulary, profile, clock)
     cell, left_out = labels.settle(cell, profile)
     verdict = verify(cell, backend, grammar, vocabulary, profile)
+    # What the judge and the library have made so far lives on: the collector need not look at it inside a clock again.
+    gc.collect()
+    gc.freeze()
     documents = tuple(
         replace(d, tokens=d.tokens[: verdict.accepted[d.name]]) for d in cell.valid if verdict.accepted[d.name]
     )
