@@ -471,13 +471,20 @@ def test_no_expansion_ever_holds_an_id_twice(
 
 # --- what is shipped, and what is written about it ------------------------------------------------------------------
 
-BUILT_IN = ("apply", "backends", "compile", "copy", "positions", "quick", "reference", "tax", "threshold", "vocabulary")
+BUILT_IN = (
+    "apply", "backends", "bounded", "compile", "copy", "jump_forward", "positions", "quick", "reference", "rollback",
+    "speculation", "tax", "threshold", "vocabulary",
+)  # fmt: skip
 ALWAYS = ("compile", "first_mask", "fill", "accept", "validate", "rollback")
 LIBRARIES = {"xgrammar", "llguidance", "outlines", "lm-format-enforcer"}
+UNLIMITED = (LIBRARIES - {"lm-format-enforcer"}) | {"lm-format-enforcer-unlimited", "reference"}
 # The judge is set beside the libraries that it should keep up with, and is in no comparison of libraries.
 COMPARED = dict.fromkeys(BUILT_IN, LIBRARIES) | {
     "reference": {"reference", "xgrammar", "llguidance"},
     "threshold": LIBRARIES | {"reference"},
+    "jump_forward": LIBRARIES | {"reference"},
+    # Their documents have longer arrays than the library takes by default.
+    **dict.fromkeys(("bounded", "rollback", "speculation"), UNLIMITED),
     # Here the backend makes the masks and is not what is compared.
     "apply": {"xgrammar"},
     "copy": {"xgrammar"},
