@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from harness.cell import OUTCOMES
 from harness.report import style
+from harness.report.canvas import Drawn, canvas, categories, legend
 from harness.report.causes import coverage
 from harness.report.study import (
     CompileState,
@@ -35,20 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH_INCHES = 10.0
-DPI = 160  # 1,600 pixels wide
 PERCENTILES = (0.5, 0.9, 0.99, 0.999)
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A figure ready to be saved. name: its file's stem. finding: a computed caption; alt: what it shows, in words."""
-
-    name: str
-    title: str
-    figure: Figure
-    finding: str
-    alt: str
 
 
 def draw(study: Study) -> list[Drawn]:
@@ -58,35 +45,6 @@ def draw(study: Study) -> list[Drawn]:
     )  # fmt: skip
     with style.context():
         return [drawn for make in makers if (drawn := make(study)) is not None]
-
-
-def _figure(height: float, rows: int = 1, columns: int = 1, **kwargs: Any) -> tuple[Figure, list[Axes]]:
-    # Not pyplot: nothing global is kept, and no window system is looked for.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH_INCHES, height), dpi=DPI)
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(rows, columns, squeeze=False, **kwargs)
-    return figure, list(panels.flat)
-
-
-def _legend(figure: Figure, study: Study, labels: Sequence[str], extra: Sequence[Any] = ()) -> None:
-    from matplotlib.lines import Line2D
-
-    handles = [
-        Line2D([], [], color=look.colour, marker=look.marker, linestyle=look.dash, label=label)
-        for label in labels
-        for look in (study.looks[label],)
-    ]
-    figure.legend(handles=[*handles, *extra], loc="outside upper center", ncols=min(len(handles) + len(extra), 6))
-
-
-def _rows(axes: Axes, labels: Sequence[str]) -> None:
-    """Categories on the y axis, the first on top."""
-    axes.set_yticks(range(len(labels)), labels)
-    axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
 
 
 # Fill times.
@@ -131,7 +89,7 @@ def distribution(study: Study) -> Drawn | None:
     found = [d for d in found if d.series]
     if not found:
         return None
-    figure, panels = _figure(4.2, 1, len(found), sharey=True)
+    figure, panels = canvas(4.2, 1, len(found), sharey=True)
     for axes, one in zip(panels, found, strict=True):
         _ecdf(axes, study, one)
         style.time_axis(axes, "x", "time of one fill (log scale)")
@@ -139,7 +97,7 @@ def distribution(study: Study) -> Drawn | None:
     top = max(_nines(1.0 - 0.5 / max(w.effective, 1.0)) for d in found for w in d.series.values())
     panels[0].set_ylim(0, max(top, _nines(0.9)) * 1.03)
     panels[0].set_ylabel("share of fills at or below")
-    _legend(figure, study, [s for s in study.series if any(s in d.series for d in found)])
+    legend(figure, study, [s for s in study.series if any(s in d.series for d in found)])
     said = [f"{one.title}, {one.on}: {_ends(one)}." for one in found]
     notes = ["Every case weighs the same. Markers: p50, p90, p99, p99.9, where there are samples enough."]
     if any(not d.common and len(d.series) > 1 for d in found):
@@ -191,7 +149,7 @@ def positions(study: Study) -> Drawn | None:
         return None
     columns = 2 if len(found) > 1 else 1
     rows = math.ceil(len(found) / columns)
-    figure, panels = _figure(0.6 + 2.9 * rows, rows, columns)
+    figure, panels = canvas(0.6 + 2.9 * rows, rows, columns)
     for axes, walk in zip(panels, found, strict=False):
         _walk(axes, study, walk)
         style.time_axis(axes, "y", "time of one fill")
@@ -200,7 +158,7 @@ def positions(study: Study) -> Drawn | None:
     for axes in panels[len(found) :]:
         axes.set_axis_off()
     labels = [s for s in study.series if any((w.samples["series"] == s).any() for w in found)]
-    _legend(figure, study, labels)
+    legend(figure, study, labels)
     finding = " ".join(
         ["Line and band: median and interquartile range of later visits; dots: first visits.", *_slopes(study, found)]
     )
@@ -267,7 +225,7 @@ def stages(study: Study) -> Drawn | None:
         return None
     columns = 2 if len(chosen) > 1 else 1
     rows = math.ceil(len(chosen) / columns)
-    figure, drawn = _figure(rows * (0.85 + 0.27 * len(study.series)), rows, columns, sharey=True)
+    figure, drawn = canvas(rows * (0.85 + 0.27 * len(study.series)), rows, columns, sharey=True)
     said = [_stage(axes, study, *panel) for axes, panel in zip(drawn, chosen, strict=False)]
     for axes in drawn[len(chosen) :]:
         axes.set_axis_off()
@@ -310,7 +268,7 @@ def _stage(axes: Axes, study: Study, stage: str, conditions: str) -> str:
         low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
         axes.plot([low, high], [row, row], color=look.colour, linewidth=2.4, solid_capstyle="butt")
         axes.plot([middle], [row], look.marker, color=look.colour, markersize=7, markeredgecolor=PAPER)
-    _rows(axes, study.series)
+    categories(axes, study.series)
     style.time_axis(axes, "x", "time per operation (log scale)")
     text = stage_text(stage, conditions)
     if ranking:
@@ -331,7 +289,7 @@ def compile_cache(study: Study) -> Drawn | None:
     if len(states) < 2:
         return None
     labels = [s for s in study.series if any(s in state.medians_ns for state in states)]
-    figure, (axes,) = _figure(1.0 + 0.2 * len(states) * (len(labels) + 0.6))
+    figure, (axes,) = canvas(1.0 + 0.2 * len(states) * (len(labels) + 0.6))
     for row, state in enumerate(states):
         for place, label in enumerate(labels):
             value = state.medians_ns.get(label)
@@ -343,7 +301,7 @@ def compile_cache(study: Study) -> Drawn | None:
             axes.annotate(duration(value), (value, y), (7, 0), textcoords="offset points", va="center", fontsize=7.5)
         if row:
             axes.axhline(row - 0.5, color=FAINT, linewidth=0.8)
-    _rows(axes, [f"{stage_text('', f'cache={s.state}').removeprefix(', ')}\n{s.on}" for s in states])
+    categories(axes, [f"{stage_text('', f'cache={s.state}').removeprefix(', ')}\n{s.on}" for s in states])
     axes.margins(x=0.12)
     style.time_axis(axes, "x", "time of one compile (log scale)")
     _legend_points(figure, study, labels)
@@ -394,7 +352,7 @@ def axes(study: Study) -> Drawn | None:
         return None
     columns = min(len(found), 2)
     rows = math.ceil(len(found) / columns)
-    figure, panels = _figure(0.6 + 2.7 * rows, rows, columns)
+    figure, panels = canvas(0.6 + 2.7 * rows, rows, columns)
     said, labels = [], set()
     for panel, (stage, axis, own) in zip(panels, found, strict=False):
         parts = []
@@ -422,7 +380,7 @@ def axes(study: Study) -> Drawn | None:
         panel.set_axis_off()
     if not labels:
         return None
-    _legend(figure, study, [s for s in study.series if s in labels])
+    legend(figure, study, [s for s in study.series if s in labels])
     finding = "Ratio of times, medians over each backend's own right cases of per-case medians. " + " ".join(said)
     return Drawn("axes", "Against the inner axes", figure, finding, "Time against inner axes. " + " ".join(said))
 
@@ -443,7 +401,7 @@ def vocabularies(study: Study) -> Drawn | None:
     names = sorted(dict.fromkeys(own["vocabulary"]), key=lambda v: int(sizes[v] or 0))
     if len(names) < 2:
         return None
-    figure, (panel,) = _figure(3.6)
+    figure, (panel,) = canvas(3.6)
     labels, said = [], []
     for label in study.series:
         mine = own[own["series"] == label]
@@ -469,7 +427,7 @@ def vocabularies(study: Study) -> Drawn | None:
     panel.set_xlabel("vocabulary (tokens, log scale)")
     style.time_axis(panel, "y", "time of one fill (log scale)")
     panel.set_title(stage_text("fill", headline or ""))
-    _legend(figure, study, labels)
+    legend(figure, study, labels)
     finding = (
         f"Fill with {names[-1]} over fill with {names[0]}: {', '.join(said)}. Per backend, the constraints that are "
         "right with every vocabulary; vocabularies differ in more than size."
@@ -488,7 +446,7 @@ def overview(study: Study) -> Drawn | None:
     compiled = {k: s for k, s in compile_states(study).items() if k in ("new_schema", "process_cold")}
     widths = [w for w, there in ((1.25, found), (1.0, compiled), (0.95, True)) if there]
     height = max(3.9, 1.9 + 0.42 * len(study.series)) if found or compiled else 1.6 + 0.42 * len(study.series)
-    figure, panels = _figure(height, 1, len(widths), width_ratios=widths)
+    figure, panels = canvas(height, 1, len(widths), width_ratios=widths)
     left = iter(panels)
     said = []
     if found:
@@ -498,7 +456,7 @@ def overview(study: Study) -> Drawn | None:
     said.append(_overview_coverage(next(left), study))
     if compiled:
         panels[-1].tick_params(axis="y", labelleft=False)  # the panel beside it names the rows
-    _legend(figure, study, study.series, _visit_marks(found))
+    legend(figure, study, study.series, _visit_marks(found))
     return Drawn("overview", "At a glance", figure, " ".join(said), "Overview. " + " ".join(said))
 
 
@@ -555,7 +513,7 @@ def _overview_compile(axes: Axes, study: Study, compiled: Mapping[str, CompileSt
                 duration(own["new_schema"]), (own["new_schema"], row), (0, 7), textcoords="offset points", ha="center",
                 va="bottom", fontsize=7.5,
             )  # fmt: skip
-    _rows(axes, study.series)
+    categories(axes, study.series)
     axes.margins(x=0.22)
     style.time_axis(axes, "x", "time of one compile (log scale)", most_ticks=4)
     shown = [compiled[state] for state in ("new_schema", "process_cold") if state in compiled]
@@ -608,7 +566,7 @@ def _overview_coverage(axes: Axes, study: Study) -> str:
                     bbox={"facecolor": face, "edgecolor": "none", "pad": 1.0} if hatch else None,
                 )  # fmt: skip
             left += count
-    _rows(axes, study.series)
+    categories(axes, study.series)
     axes.set_xlim(0, most)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     axes.set_xlabel("cases")

@@ -17,8 +17,9 @@ from typing import Any
 from harness import __version__
 from harness.profile import Profile
 from harness.report import findings, style
+from harness.report.canvas import Drawn
 from harness.report.causes import Cause, Fault, Surprise, causes, coverage, faults, surprises, tiers
-from harness.report.figures import PERCENTILES, Drawn, draw, panels
+from harness.report.figures import PERCENTILES, draw, panels
 from harness.report.study import Study, all_of, stage_text
 from harness.report.style import duration, plural
 from harness.results import load
