@@ -79,11 +79,22 @@ def walk(grammar: Grammar, tokens: tuple[int, ...]) -> NativeMatcher:
 
 
 def stand(job: Job, grammar: Grammar, tokens: tuple[int, ...]) -> Callable[[], NativeMatcher]:
-    """Gives matchers that have accepted ``tokens``, each its own: copies of one where the library can, else walked."""
+    """Gives matchers that have accepted ``tokens``, each its own: copies of one where the library can, else walked.
+
+    A copy accepts the last token itself: some libraries copy the history when a copy is first changed, which would
+    otherwise fall into whatever is timed first.
+    """
     if not job.backend.capabilities.fork:
         return lambda: walk(grammar, tokens)
-    origin = walk(grammar, tokens)
-    return lambda: origin.fork()
+    origin, last = walk(grammar, tokens[:-1]), tokens[-1:]
+
+    def copied() -> NativeMatcher:
+        copy = origin.fork()
+        for token in last:
+            copy.accept(token)
+        return copy
+
+    return copied
 
 
 def spread(length: int, most: int) -> list[int]:

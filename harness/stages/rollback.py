@@ -4,9 +4,11 @@ Inner axes. ``rollback_tokens``: k. ``history``: tokens accepted before the rewi
 positions along the longest document take its place, in the column ``position``, which is there in either case. A cost
 that grows with history shows as a slope.
 
-A rewound matcher cannot be rewound again, and one rewind lasts less than a clock can tell: a sample rewinds n matchers
-that stand at the same position. Before it is timed, one of them is rewound and its row compared with the row that it
-had there on the way.
+One rewind lasts less than a clock can tell: a sample rewinds n matchers that stand at the same position, one after
+the other, and before the next sample each accepts its k tokens again. The matchers stay the same throughout. New ones
+for each sample would be rewound out of cold memory, and copies made for it would first have to copy what they share:
+both grow with history, and neither is the rewind's doing. Before it is timed, one rewind is checked: the row after it
+is compared with the row that was there on the way.
 """
 
 from __future__ import annotations
@@ -89,17 +91,22 @@ def _rewinds_exactly(job: Job, grammar: Grammar, tokens: tuple[int, ...], k: int
 
 
 def _rewinds(job: Job, grammar: Grammar, tokens: tuple[int, ...], k: int) -> Callable[[int], Callable[[], object]]:
-    standing = stand(job, grammar, tokens)
+    start = len(tokens) - k
+    standing, again = stand(job, grammar, tokens[:start]), tokens[start:]
+    calls: list[tuple[Callable[[int], object], Callable[[int], object]]] = []
 
     def make(n: int) -> Callable[[], object]:
-        # The matchers are kept alive past the block: freeing them must not be timed.
-        matchers = [standing() for _ in range(n)]
-        calls = [m.rollback_call() for m in matchers]
+        while len(calls) < n:
+            matcher = standing()
+            calls.append((matcher.accept_call(), matcher.rollback_call()))
+        for accept, _ in calls[:n]:
+            for token in again:
+                accept(token)
+        rewinds = [rewind for _, rewind in calls[:n]]
 
-        def block() -> object:
-            for rewind in calls:
+        def block() -> None:
+            for rewind in rewinds:
                 rewind(k)
-            return matchers
 
         return block
 
