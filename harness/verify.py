@@ -287,6 +287,9 @@ class _Check:
         if bitmask.test(self._row, eos):
             yield self._fault(document, step, eos, "too loose", "invalid document",
                               "an invalid document is allowed to its end")  # fmt: skip
+        yield from self._specials(document, step, matcher)
+        yield from self._eos_within(document, step, matcher)
+        yield from self._whole_row(document, step)
 
     def _matcher(self) -> Matcher:
         return guard.matcher(self._grammar, self._vocabulary, self._backend.capabilities)

@@ -194,3 +194,20 @@ def test_a_difference_reads_as_one_line(tmp_path: Path) -> None:
     assert "\n" not in line
     assert "step 0 of valid/0: token" in line
     assert "too loose" in line
+
+
+def test_the_row_after_the_last_token_of_an_invalid_document_is_judged_too(tmp_path: Path) -> None:
+    fills: list[Row] = []
+    cell = choice_cell(tmp_path)
+    assert verdict_of(spoiled(fills.append), cell).difference is None
+    last = len(fills)
+    (wrong,) = (t for t, b in enumerate(VOCABULARY.tokens) if b == b"00")
+
+    def spoil(row: Row) -> None:
+        fills.append(row)
+        if len(fills) == 2 * last:
+            bitmask.set_bit(row, wrong)
+
+    fault = fault_of(spoiled(spoil), cell)
+    assert fault.document.startswith("invalid/")
+    assert (fault.token, fault.direction, fault.judge) == (wrong, "too loose", "reference")
