@@ -24,7 +24,7 @@ from harness.reference.automaton import TooComplex
 from harness.reference.codepoints import MAX, Ranges
 
 # Nodes that one emptiness question may visit. A language of strings of length n needs n nodes to reach its end.
-EMPTINESS_BOUND = 200_000
+EMPTINESS_BOUND = 50_000
 # How deeply the members of a union are factored: past that the same language is written out longer.
 FACTOR_DEPTH = 60
 # Step functions that are kept, in their pieces and 20 for each (about 50 bytes a piece): the oldest is forgotten
