@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -152,12 +151,18 @@ class Measured:
         return best
 
 
-@cache
+_ON_HOST: list[Measured] = []
+
+
 def host_bandwidth(clock: Clock) -> Measured:
     """One thread of this process over host memory, by numpy: bytes filled, the largest of bytes looked for, bytes
     copied; of numpy's own operations the fastest at each on the machine they were tried on. One for each clock, so that
     a cell's stages share what was measured: to lay out memory beyond the caches takes longer than to measure it."""
-    return Measured(clock, _host_body)
+    for known in _ON_HOST:
+        if known.clock is clock:
+            return known
+    _ON_HOST.append(Measured(clock, _host_body))
+    return _ON_HOST[-1]
 
 
 def device_bandwidth(clock: Clock) -> Measured:

@@ -13,6 +13,12 @@ from harness.clocks import FakeClock
 from harness.device import Device
 
 
+@pytest.fixture(autouse=True)
+def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of a fake clock are nanoseconds: a look of the usual length would be a million of them."""
+    monkeypatch.setattr(bounds, "TIME_NS", 10_000)
+
+
 class Fixed:
     """A bandwidth that is what it is said to be, and remembers which sizes it was asked for."""
 

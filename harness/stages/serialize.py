@@ -35,6 +35,8 @@ def run(job: Job) -> list[Measurement | Refusal]:
     grammar = job.compile()
     blocks = [filled(job, grammar, rows) for rows in job.condition("rows", CONDITIONS["rows"])]
     bandwidth = bounds.host_bandwidth(job.clock)
+    for block in blocks:  # all of them now, since a larger one may yet show what a smaller one can have
+        bandwidth.of("copy", block.nbytes)
     none = bitmask.allocate(0, job.vocabulary.size)
     empty_ns: dict[str, float] = {}
     done: list[Measurement | Refusal] = []
