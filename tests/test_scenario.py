@@ -472,8 +472,8 @@ def test_no_expansion_ever_holds_an_id_twice(
 # --- what is shipped, and what is written about it ------------------------------------------------------------------
 
 BUILT_IN = (
-    "apply", "backends", "bounded", "compile", "copy", "jump_forward", "positions", "quick", "reference", "rollback",
-    "speculation", "tax", "threshold", "vocabulary",
+    "apply", "backends", "bounded", "compile", "copy", "jump_forward", "overlap", "positions", "quick", "reference",
+    "rollback", "speculation", "tax", "threshold", "vocabulary",
 )  # fmt: skip
 ALWAYS = ("compile", "first_mask", "fill", "accept", "validate", "rollback")
 LIBRARIES = {"xgrammar", "llguidance", "outlines", "lm-format-enforcer"}

@@ -127,11 +127,12 @@ def stages() -> Mapping[str, Stage]:
         rollback,
         serialize,
         speculate,
+        step,
         validate,
     )
 
     modules = (
         compile, first_mask, fill, batch_fill, serialize, copy, apply, accept, validate, rollback, speculate,
-        jump_forward,
+        jump_forward, step,
     )  # fmt: skip
     return MappingProxyType({m.NAME: Stage(m.NAME, m.CONDITIONS, m.run) for m in modules})
