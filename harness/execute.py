@@ -54,10 +54,16 @@ def execute(cell: Cell, emit: Emit, *, timed: bool = True, make_clock: Callable[
             emit("record", Record(name, refusal(error), clock=_clock_facts(clock)))
         return
     job, verdict, facts = prepared
-    for name in cell.stages:
-        if name != cell.stages[0]:
-            emit("stage", name)
-        emit("record", _stage(job, name, verdict, facts, timed))
+    # What the judge and the library have made so far lives on: the collector need not look at it inside a clock again.
+    gc.collect()
+    gc.freeze()
+    try:
+        for name in cell.stages:
+            if name != cell.stages[0]:
+                emit("stage", name)
+            emit("record", _stage(job, name, verdict, facts, timed))
+    finally:
+        gc.unfreeze()
 
 
 def _prepare(cell: Cell, clock: Clock, plan: Plan, timed: bool) -> tuple[Job, Verdict, dict[str, Any]]:
@@ -72,9 +78,6 @@ def _prepare(cell: Cell, clock: Clock, plan: Plan, timed: bool) -> tuple[Job, Ve
     cold, grammar = _cold_compile(cell, backend, vocabulary, profile, clock)
     cell, left_out = labels.settle(cell, profile)
     verdict = verify(cell, backend, grammar, vocabulary, profile)
-    # What the judge and the library have made so far lives on: the collector need not look at it inside a clock again.
-    gc.collect()
-    gc.freeze()
     documents = tuple(
         replace(d, tokens=d.tokens[: verdict.accepted[d.name]]) for d in cell.valid if verdict.accepted[d.name]
     )
