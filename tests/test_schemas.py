@@ -29,8 +29,8 @@ from tests import lark_grammars, schema_features
 from tests.schema_features import subschemas
 
 ENTRIES = catalogue.load()
-TIERS = {"arrays", "bounded", "bounds", "choice", "enums", "flat", "grammar", "json_object", "nested", "patterns", "recursive",
-         "regex", "structural_tag", "tool_calls", "unions"}  # fmt: skip
+TIERS = {"arrays", "bounded", "bounds", "choice", "enums", "flat", "grammar", "json_object", "nested", "patterns",
+         "recursive", "regex", "structural_tag", "tool_calls", "unions"}  # fmt: skip
 COMPACT = Profile(whitespace="compact")
 SPELLINGS = (
     COMPACT,

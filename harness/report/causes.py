@@ -94,6 +94,19 @@ class Surprise:
     reason: str
 
 
+@dataclass(frozen=True)
+class Refused:
+    """Conditions that were not timed while others of their stage were, for one reason. conditions: the values of each
+    axis that occur; text: of an example."""
+
+    kind: str
+    series: str
+    stage: str
+    conditions: str
+    cells: int
+    text: str
+
+
 Row = Mapping[str, Any]
 
 
@@ -201,3 +214,36 @@ def surprises(study: Study) -> list[Surprise]:
             )
         )
     return sorted(found, key=lambda s: (study.series.index(s.series), s.constraint))
+
+
+def refusals(study: Study) -> list[Refused]:
+    """Refused conditions, one entry per cause; ``wrong`` first, then by stage and series, most cells first."""
+    frame = study.run.refusals
+    frame = frame.assign(series=study.series_of(frame), cell=frame["run"] + "\n" + frame["cell"])
+    rows = [{str(k): v for k, v in row.items()} | {"cause": row["refusal_reason"]} for row in frame.to_dict("records")]
+    found = [
+        Refused(
+            kind=group[0]["refusal"],
+            series=group[0]["series"],
+            stage=group[0]["stage"],
+            conditions=_values(group),
+            cells=_cells(group),
+            text=group[0]["refusal_reason"],
+        )
+        for group in _groups(rows, "refusal", "series", "stage")
+    ]
+    stages, series = study.stages, study.series
+    return sorted(
+        found, key=lambda r: (r.kind != "wrong", stages.index(r.stage), series.index(r.series), -r.cells, r.text)
+    )
+
+
+def _values(group: list[Row]) -> str:
+    """Conditions gathered axis by axis: ``kernel=numpy, rows=1 16``."""
+    axes: dict[str, list[str]] = {}
+    for row in group:
+        for pair in str(row["conditions"]).split(", "):
+            axis, _, value = pair.partition("=")
+            if value and value not in axes.setdefault(axis, []):
+                axes[axis].append(value)
+    return ", ".join(f"{axis}={' '.join(values)}" for axis, values in axes.items())

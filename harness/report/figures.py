@@ -16,6 +16,7 @@ from harness.cell import OUTCOMES
 from harness.report import style
 from harness.report.canvas import Drawn, canvas, categories, legend
 from harness.report.causes import coverage
+from harness.report.steps import OWN_FIGURE, STEPS
 from harness.report.study import (
     CompileState,
     Distribution,
@@ -41,7 +42,7 @@ PERCENTILES = (0.5, 0.9, 0.99, 0.999)
 def draw(study: Study) -> list[Drawn]:
     """Every figure that the study has data for, in the order in which a report shows them."""
     makers: Sequence[Callable[[Study], Drawn | None]] = (
-        overview, stages, distribution, positions, compile_cache, axes, vocabularies,
+        overview, stages, distribution, positions, compile_cache, axes, vocabularies, *STEPS,
     )  # fmt: skip
     with style.context():
         return [drawn for make in makers if (drawn := make(study)) is not None]
@@ -343,7 +344,7 @@ def axes(study: Study) -> Drawn | None:
     """Stages against a numeric inner axis (rollback against tokens rewound, validate against draft tokens)."""
     found = []
     for stage in study.stages:
-        own = study.timing[study.timing["stage"] == stage]
+        own = study.timing[(study.timing["stage"] == stage) & ~study.timing["stage"].isin(OWN_FIGURE)]
         for axis in own.columns.difference(["median_ns", "processes"], sort=False):
             values = _numbers(own[axis])
             if values is not None and len(np.unique(values)) > 1:

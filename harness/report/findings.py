@@ -213,7 +213,7 @@ def _gpu(study: Study) -> list[str]:
         return []
     samples = study.run.samples
     devices = set(samples["device"].dropna().astype(str)) if "device" in samples else set()
-    if samples.empty or any(d.startswith("cuda") for d in devices):
+    if samples.empty or devices - {"cpu"}:
         return []
     return ["Not run on a GPU: every time here is the CPU's."]
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from harness import __version__
 from harness.profile import Profile
-from harness.report import findings, style
+from harness.report import findings, steps, style
 from harness.report.canvas import Drawn
-from harness.report.causes import Cause, Fault, Surprise, causes, coverage, faults, surprises, tiers
+from harness.report.causes import Cause, Fault, Refused, Surprise, causes, coverage, faults, refusals, surprises, tiers
 from harness.report.figures import PERCENTILES, draw, panels
 from harness.report.study import Study, all_of, stage_text
 from harness.report.style import duration, plural
@@ -28,8 +28,8 @@ from harness.results import load
 def write(runs: Sequence[Path], out: Path) -> Path:
     """See ``harness.report.build``."""
     study = Study(load(list(runs)))
-    content = _content(study, runs)
     drawn = draw(study)
+    content = _content(study, runs, [d for d in drawn if d.name in steps.NAMES])
     folder = out / "figures"
     folder.mkdir(parents=True, exist_ok=True)
     for stale in [*folder.glob("*.png"), *folder.glob("*.svg")]:  # of an earlier report, which may have had more
@@ -82,8 +82,8 @@ def _render(content: Mapping[str, Any], shown: Mapping[str, Shown]) -> str:
     return page
 
 
-def _content(study: Study, paths: Sequence[Path]) -> dict[str, Any]:
-    """Everything on the page but the figures."""
+def _content(study: Study, paths: Sequence[Path], of_steps: Sequence[Drawn]) -> dict[str, Any]:
+    """Everything on the page but the figures. of_steps: the figures of the decode step that there are."""
     scenarios = [s for run in study.run.runs for s in run.get("scenarios") or ()]
     scenarios = list({s.get("name"): s for s in scenarios}.values())
     headline = study.headline_of("fill")
@@ -103,6 +103,8 @@ def _content(study: Study, paths: Sequence[Path]) -> dict[str, Any]:
         "coverage": list(_coverage_rows(study)),
         "stage_rows": [_stage_row(study, stage, conditions) for stage, conditions in panels(study, every=True)],
         "percentiles": list(_percentile_rows(study)),
+        "steps": [(d.name, d.title) for d in of_steps],
+        "refusals": refusals(study),
         "surprises": surprises(study),
         "faults": faults(study),
         "causes": causes(study),
@@ -127,8 +129,10 @@ def _sections(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         ("coverage", "series", "Coverage"),
         ("stages", "stage_rows", "Stages"),
         ("fill", "percentiles", "Fill"),
+        ("step", "steps", "Decode step"),
         ("wrong", "faults", "Wrong"),
         ("causes", "causes", "Unsupported and failed"),
+        ("refusals", "refusals", "Not timed"),
         ("cases", "cases", "Every case"),
     ):
         if content[key]:
@@ -339,7 +343,9 @@ def _summary(study: Study, content: Mapping[str, Any], shown: Mapping[str, Shown
         lines += ["", "## Fill, percentiles", ""]
         rows = [[p["visit"], p["series"], p["cases"], *p["numbers"]] for p in content["percentiles"]]
         lines += _table(["visit", "backend", "cases", "p50", "p90", "p99", "p99.9", "max", "samples"], rows)
-    lines += _trouble(content["surprises"], content["faults"], content["causes"])
+    for name, title in content["steps"]:
+        lines += ["", f"## {title}", "", _plain(shown[name].finding)]
+    lines += _trouble(content["surprises"], content["faults"], content["causes"], content["refusals"])
     lines += ["", "## How to reproduce", ""]
     for run in content["runs"]:
         lines += ["```", run["reproduce"], "```"]
@@ -351,7 +357,9 @@ def _coverage_text(cell: Mapping[str, Any]) -> str:
     return counts + (f" · {cell['fill']}" if cell["fill"] else "") or "not asked"
 
 
-def _trouble(odd: Sequence[Surprise], wrong: Sequence[Fault], why: Sequence[Cause]) -> list[str]:
+def _trouble(
+    odd: Sequence[Surprise], wrong: Sequence[Fault], why: Sequence[Cause], refused: Sequence[Refused]
+) -> list[str]:
     lines: list[str] = []
     if odd:
         lines += ["", "## Unexpected outcomes", ""]
@@ -365,6 +373,10 @@ def _trouble(odd: Sequence[Surprise], wrong: Sequence[Fault], why: Sequence[Caus
         lines += ["", "## Unsupported, failed, timed out, crashed", ""]
         rows = [[c.outcome, c.series, str(c.cells), ", ".join(c.stages), c.text] for c in why]
         lines += _table(["outcome", "backend", "cells", "stages", "why"], rows)
+    if refused:
+        lines += ["", "## Conditions that were not timed", ""]
+        rows = [[r.kind, r.series, r.stage, r.conditions, str(r.cells), r.text] for r in refused]
+        lines += _table(["kind", "backend", "stage", "conditions", "cells", "why"], rows)
     return lines
 
 

@@ -226,11 +226,16 @@ class Study:
     @cached_property
     def fills(self) -> pd.DataFrame:
         """Raw fill samples of right cells, with ``series`` and ``case``."""
-        samples = self.run.samples
-        frame = samples[(samples["stage"] == "fill") & (samples["outcome"] == "ok")]
-        frame = frame.assign(series=self.series_of(frame), case=self.case_of(frame))
+        frame = self.samples_of("fill")
         right = self.timing[self.timing["stage"] == "fill"]
         return frame[_among(_visits(frame), _visits(right), "series", "case", "visit")]
+
+    def samples_of(self, stage: str) -> pd.DataFrame:
+        """Raw samples of a stage's right cells, with ``series`` and ``case``."""
+        samples = self.run.samples
+        frame = samples[(samples["stage"] == stage) & (samples["outcome"] == "ok")]
+        frame = frame.assign(series=self.series_of(frame), case=self.case_of(frame))
+        return frame[_among(frame, self.timing[self.timing["stage"] == stage], "series", "case")]
 
     def distribution(self, visit: str | None) -> Distribution:
         """Fill times of a visit (None: those recorded without one), on the common set where there is one."""

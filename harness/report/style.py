@@ -91,6 +91,12 @@ def looks(series: Sequence[tuple[str, str]]) -> dict[str, Look]:
     return chosen
 
 
+def variants(labels: Sequence[str]) -> dict[str, tuple[str, Any]]:
+    """Marker and dash for what is compared within a backend (policies, dtypes, modes), which keeps its colour."""
+    markers = "osDvXP*h"
+    return {label: (markers[i % len(markers)], _DASHES[i % len(_DASHES)]) for i, label in enumerate(labels)}
+
+
 def order(backend: str) -> tuple[int, str]:
     """Sort key: known backends first, in their fixed order."""
     known = list(_KNOWN)
