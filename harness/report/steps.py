@@ -288,7 +288,7 @@ def _bound_panel(panel: Axes, kinds: Mapping[str, tuple[str, Any]], stage: str, 
     parts = []
     for kind, some in medians.groupby("kind", sort=False):
         best: dict[Any, Any] = some.nsmallest(1, "median_ns").to_dict("records")[0]
-        named = f"{best['way']} ({kind})" if kind else str(best["way"])
+        named = f"{best['way']} ({kind!s})" if kind else str(best["way"])
         parts.append(f"{named} {duration(float(best['median_ns']))}, {times(float(best['ratio']))} the bound")
     cases = plural(int(own["case"].nunique()), "case")
     return f"{stage} on {device}{sized}, {cases}, fastest right {_WAYS[stage][0]}: {'; '.join(parts)}."

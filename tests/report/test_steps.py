@@ -163,7 +163,7 @@ ONE_OF_EACH = (
 )
 
 
-@pytest.mark.parametrize(("make", "data"), zip(STEPS, ONE_OF_EACH, strict=True), ids=NAMES)
+@pytest.mark.parametrize(("make", "data"), list(zip(STEPS, ONE_OF_EACH, strict=True)), ids=NAMES)
 @pytest.mark.parametrize("outcome", [OK, WRONG], ids=["right", "wrong"])
 def test_wrong_cells_are_not_drawn(
     tmp_path: Path, make: Callable[[Study], Drawn | None], data: tuple[str, list[Measurement]], outcome: Outcome
