@@ -33,6 +33,7 @@ pytestmark = [pytest.mark.shared, pytest.mark.heavy, pytest.mark.timeout(3600)]
 
 PROFILES: dict[str, Profile] = {
     "default": Reference.profiles["default"],
+    "declared": Reference.profiles["declared"],
     "a library's": XGrammar.profiles["compact"],
 }
 # Corpus schemas that the engine refuses by name, all of them for a declared bound or by nature, as a share.
