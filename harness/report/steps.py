@@ -68,7 +68,7 @@ def _size_axis(panel: Axes, label: str, values: Sequence[float], most: int = 5) 
 
     sizes = sorted(set(values))
     ticks = [sizes[-1]]
-    for size in reversed(sizes):
+    for size in reversed(sizes[:-1]):
         if size * (sizes[-1] / sizes[0]) ** (1 / most) <= ticks[-1]:
             ticks.append(size)
     panel.set_xscale("log")
