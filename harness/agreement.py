@@ -44,9 +44,8 @@ def agreement(replayed: Sequence[StepTimes], computed: Sequence[DecodeStep], usu
     apart = [_apart(times, step) for times, step in pairs]
     differences = {name: statistics.median(d[name] for d in apart) for name in apart[0]}
     ratio = replay_ns / modelled_ns if modelled_ns else 0.0
-    because = (
-        "" if abs(ratio - 1) <= TOLERANCE else _because(pairs, differences, replay_ns - modelled_ns, usual_late_ns)
-    )
+    near = abs(ratio - 1) <= TOLERANCE or replay_ns == modelled_ns
+    because = "" if near else _because(pairs, differences, replay_ns - modelled_ns, usual_late_ns)
     return Agreement(replay_ns, modelled_ns, ratio, differences, because)
 
 
