@@ -113,7 +113,10 @@ def _with_prompt(
         return _documents(job, grammar, tried, conditions)
     longest = max(tried, key=lambda t: len(t.document.tokens))
     if not longest.written.jumps:
-        return Refusal(conditions, "unsupported", "no text of the longest document is forced under this profile")
+        reason = "no text of the longest document is forced under this profile"
+        if longest.written.fusions:
+            reason = "token fusion: every jump would change the prompt's last token, and is refused"
+        return Refusal(conditions, "unsupported", reason)
     return _jumps(job, grammar, encode, prompt, longest.written.jumps, conditions)
 
 

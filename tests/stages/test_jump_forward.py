@@ -92,6 +92,11 @@ def test_a_prompt_that_would_be_cut_otherwise_refuses_every_jump_of_the_document
     refused = counts(after, "valid/0")
     assert (refused["fusions"], refused["jumps"], refused["forced_bytes"]) == (3, 0, 0)
     assert (refused["passes"], refused["passes_saved"]) == (3, 0)
+    measured, refusals = run(job("naive", constraint, ("the value",), conditions={"mode": ("retokenise",)}))
+    assert [m.conditions["prompt"] for m in measured] == ["none"]
+    (refusal,) = refusals
+    assert (refusal.kind, refusal.conditions["prompt"]) == ("unsupported", "trailing_space")
+    assert "token fusion" in refusal.reason
 
 
 def test_nothing_is_jumped_to_from_a_state_in_which_the_document_may_end() -> None:
@@ -110,7 +115,7 @@ def test_where_nothing_is_forced_there_is_no_jump_to_time() -> None:
     constraint = Constraint("choice", json.dumps(choices))
     measured, refused = run(job("naive", constraint, ("q",), conditions={"prompt": ("none",)}))
     assert [m.conditions["mode"] for m in measured] == ["forced", "document"]
-    ((refusal),) = refused
+    (refusal,) = refused
     assert (refusal.kind, refusal.conditions["mode"]) == ("unsupported", "retokenise")
 
 
